@@ -1,0 +1,90 @@
+"""From what pydantic found wrong to one line for each mistake, with the line of the file and the way to put it right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from tokenswarm.wanted import did_you_mean
+from tokenswarm.yaml_source import Path, Problem, YamlSource
+
+_LONGEST_VALUE = 60  # characters shown of a wrong value
+_NOT_YET = {("load", "open"): "open load", ("load", "replay"): "replayed load"}
+_CONTAINERS = {
+    "model_type": "keys with values are wanted",
+    "dict_type": "keys with values are wanted",
+    "tuple_type": "a list is wanted",
+    "list_type": "a list is wanted",
+}
+
+
+def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, Any]) -> Iterator[Problem]:
+    """Every mistake in ``error``; ``schema`` is the JSON Schema that knows the keys of each place."""
+    for detail in error.errors(include_url=False, include_input=False):
+        path = path_of(detail)
+        yield Problem(source.line(path), *_told(detail, path, source, schema))
+
+
+def path_of(detail: ErrorDetails) -> Path:
+    """pydantic's ``loc`` without the names of union members (``<uniform>``), with the custom error's ``at``."""
+    steps = tuple(step for step in detail["loc"] if not str(step).startswith("<"))
+    at: Path = detail.get("ctx", {}).get("at", ())
+    return steps + at
+
+
+def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str, Any]) -> tuple[Path, str]:
+    kind = detail["type"]
+    match kind:
+        case "missing":
+            return path, "missing; it has no default"
+        case "extra_forbidden" if path in _NOT_YET:
+            return path, f"{_NOT_YET[path]} is not supported yet; use closed"
+        case "extra_forbidden":
+            return path, f"unknown key{did_you_mean(str(path[-1]), keys_at(schema, path[:-1]))}"
+    path = source.existing(path)
+    if kind == "mistake":
+        text = detail["msg"]
+    elif kind in _CONTAINERS:
+        text = _CONTAINERS[kind]
+    else:
+        text = detail["msg"][0].lower() + detail["msg"][1:]
+    return path, f"value {shown(source, path)}: {text}"
+
+
+def shown(source: YamlSource, path: Path) -> str:
+    """The value at ``path`` as written, on one line and shortened."""
+    text = source.texts.get(path)
+    if text is None:
+        value = source.data
+        for step in path:
+            value = value[step]
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    text = " ".join(text.split()) or "(nothing)"
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def keys_at(schema: dict[str, Any], path: Path) -> set[str]:
+    """Keys that a mapping at ``path`` may have, of all forms that the place can take."""
+    nodes = _forms(schema, schema)
+    for step in path:
+        nodes = [form for node in nodes for below in _below(node, step) for form in _forms(below, schema)]
+    return {key for node in nodes for key in node.get("properties", {})}
+
+
+def _below(node: dict[str, Any], step: str | int) -> list[dict[str, Any]]:
+    if isinstance(step, int):
+        return [node["items"]] if isinstance(node.get("items"), dict) else []
+    places = [node.get("properties", {}).get(step), node.get("additionalProperties")]
+    return [place for place in places if isinstance(place, dict)][:1]
+
+
+def _forms(node: dict[str, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """The node with its reference followed, or all members of its ``anyOf``."""
+    if "$ref" in node:
+        return _forms(schema["$defs"][node["$ref"].rpartition("/")[2]], schema)
+    members = [*node.get("anyOf", []), *node.get("oneOf", [])]
+    return [form for member in members for form in _forms(member, schema)] if members else [node]

@@ -1,0 +1,76 @@
+"""Rules between keys of a scenario, checked on the data as read so that they speak up beside every other mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tokenswarm.wanted import did_you_mean
+from tokenswarm.yaml_source import Path, Problem, YamlSource
+
+
+def broken_rules(source: YamlSource) -> Iterator[Problem]:
+    """One problem for each rule that the data breaks; parts of a wrong type are left to the models."""
+    data = _mapping(source.data)
+    found: list[tuple[Path, str]] = [
+        *_target(_mapping(data.get("target"))),
+        *_traffic(_classes(data), _mapping(data.get("objectives"))),
+        *_closed(_mapping(_mapping(data.get("load")).get("closed")), _classes(data)),
+    ]
+    for path, text in found:
+        yield Problem(source.line(path), path, text)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _classes(data: dict[str, Any]) -> list[dict[str, Any]]:
+    traffic = data.get("traffic")
+    return [_mapping(item) for item in traffic] if isinstance(traffic, list) else []
+
+
+def _target(target: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    for one, other in (("url", "simulator"), ("api_key", "api_key_file")):
+        if target.get(one) is not None and target.get(other) is not None:
+            yield ("target", other), f"{one} and {other} exclude each other; keep one"
+
+
+def _traffic(classes: list[dict[str, Any]], objectives: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    names: set[str] = set()
+    for index, item in enumerate(classes):
+        name, objective, prompts = item.get("name", "chat"), item.get("objective"), item.get("prompts")
+        if isinstance(name, str):
+            if name in names:
+                yield ("traffic", index, "name"), f"value {name}: another class has this name; each needs its own"
+            names.add(name)
+        if isinstance(objective, str) and objective not in objectives:
+            known = ", ".join(objectives) or "none"
+            hint = did_you_mean(objective, objectives)
+            text = f"value {objective}: no such objective; defined under objectives: {known}{hint}"
+            yield ("traffic", index, "objective"), text
+        if isinstance(prompts, dict) and "input_tokens" in item:
+            yield ("traffic", index, "input_tokens"), "prompts from a file keep their own length; leave this out"
+
+
+def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:
+    if not closed:
+        return
+    place: Path = ("load", "closed")
+    amounts = [key for key in ("sessions", "requests", "duration_s") if closed.get(key) is not None]
+    if not amounts:
+        yield place, "sessions or duration_s is wanted: when does a level end?"
+    for surplus in amounts[1:]:
+        yield (*place, surplus), f"{amounts[0]} and {surplus} exclude each other; keep one"
+    if "requests" in amounts and any(not _one_turn(item.get("turns", 1)) for item in classes):
+        yield (*place, "requests"), "requests is for traffic of one turn a session; use sessions"
+    timed = amounts == ["duration_s"]
+    for key in ("warmup_sessions", "tail") if timed else ():
+        if key in closed:
+            yield (*place, key), f"{key} goes with sessions, not with duration_s"
+    if amounts and not timed and "warmup_s" in closed and "duration_s" not in amounts:
+        yield (*place, "warmup_s"), "warmup_s goes with duration_s; use warmup_sessions"
+
+
+def _one_turn(turns: Any) -> bool:
+    return turns in (1, {"fixed": 1}) or not isinstance(turns, int | dict)

@@ -1,0 +1,143 @@
+"""Kinds of scalar a user may write, each with one phrase that says everything that is wanted.
+
+A value of the wrong type, out of its limits, NaN or infinite gets the same phrase, so that one line of an error is
+enough to put it right. The kinds are annotations of pydantic fields and appear as limits in the JSON Schema.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from pydantic import GetCoreSchemaHandler, ValidationError
+from pydantic_core import PydanticCustomError, core_schema
+
+_UNITS = {"ms": 0.001, "s": 1, "sec": 1, "secs": 1, "seconds": 1, "m": 60, "min": 60, "minutes": 60, "h": 3600}
+_NUMBER_WITH_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+
+def mistake(text: str, *at: str | int) -> PydanticCustomError:
+    """An error whose line reads ``… value X: <text>``; ``at`` is the way from the validated value to the culprit."""
+    return PydanticCustomError("mistake", "{text}", {"text": text, "at": at})
+
+
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """`` (did you mean 'users'?)``, or nothing where no known word is close."""
+    close = difflib.get_close_matches(word.lower(), sorted(known), n=1, cutoff=cutoff)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def plain(number: float) -> str:
+    """The number as people write it: ``30``, ``0.5``, ``100000``."""
+    return str(int(number)) if number == int(number) else str(number)
+
+
+def _guarded(inner: core_schema.CoreSchema, explain: Any) -> core_schema.CoreSchema:
+    def check(value: Any, validate: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            raise mistake(explain(value)) from None
+
+    return core_schema.no_info_wrap_validator_function(check, inner)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer from ``low`` to ``high``; ``true`` and ``2.0`` are none."""
+
+    low: int
+    high: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        inner = core_schema.int_schema(strict=True, ge=self.low, le=self.high)
+        return _guarded(inner, lambda value: f"a whole number from {self.low} to {self.high} is wanted")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number from ``low`` (without ``low`` itself where ``above``) to ``high``."""
+
+    low: float
+    high: float
+    above: bool = False
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        lower: dict[str, float] = {"gt" if self.above else "ge": self.low}
+        inner = core_schema.float_schema(strict=True, allow_inf_nan=False, le=self.high, **lower)  # type: ignore[arg-type]
+        return _guarded(inner, self.explain)
+
+    def explain(self, value: Any) -> str:
+        return f"a number {self.limits} is wanted"
+
+    @property
+    def limits(self) -> str:
+        lower = f"above {plain(self.low)} and at most" if self.above else f"from {plain(self.low)} to"
+        return f"{lower} {plain(self.high)}"
+
+
+@dataclass(frozen=True)
+class Seconds(Number):
+    """A duration: a bare number, because the unit is in the key's name."""
+
+    def explain(self, value: Any) -> str:
+        found = _NUMBER_WITH_UNIT.fullmatch(value.lower()) if isinstance(value, str) else None
+        hint = ""
+        if found and found[2] in _UNITS:
+            hint = f" (write {plain(float(found[1]) * _UNITS[found[2]])})"
+        return f"seconds are wanted: a number {self.limits}, without a unit{hint}"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Printable text; ``form`` describes ``pattern`` to a person."""
+
+    form: str = "text"
+    pattern: str = r"\S(?:.*\S)?"
+    longest: int = 1000
+    flags: re.RegexFlag = field(default=re.RegexFlag(0))
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        inner = core_schema.str_schema(strict=True, min_length=1, max_length=self.longest)
+
+        def explain(value: Any) -> str:
+            quote = "" if isinstance(value, str) else " (put it in quotes)"
+            return f"{self.form} of 1 to {self.longest} characters is wanted{quote}"
+
+        def check(value: Any, validate: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            try:
+                text = validate(value)
+            except ValidationError:
+                raise mistake(explain(value)) from None
+            if not re.fullmatch(self.pattern, text, self.flags):
+                raise mistake(explain(value))
+            return text
+
+        return core_schema.no_info_wrap_validator_function(check, inner)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of the words of the ``Literal`` that it annotates; ``other`` names a further form that the key can take."""
+
+    other: str = ""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        words = get_args(source)
+
+        def explain(value: Any) -> str:
+            hint = did_you_mean(value, words) if isinstance(value, str) else ""
+            return f"one of {', '.join(words)}{self.other} is wanted{hint}"
+
+        return _guarded(handler(source), explain)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """``true`` or ``false``; 1 and "yes" are none."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return _guarded(core_schema.bool_schema(strict=True), lambda value: "true or false is wanted")
