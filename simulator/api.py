@@ -1,0 +1,234 @@
+"""Requests of the OpenAI API: body in, a checked :class:`Ask` out, or the error a vLLM server would answer with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from simulator import tokenizer
+from simulator.chunks import Api
+from simulator.settings import Settings
+
+DEFAULT_COMPLETION_TOKENS = 16  # of /v1/completions without max_tokens, as the OpenAI API defines it
+
+
+class ApiError(Exception):
+    """Becomes ``{"error": {"message", "type", "param", "code"}}`` with the same status."""
+
+    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.param = param
+
+    def body(self) -> bytes:
+        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}
+        return json.dumps({"error": error}, separators=(",", ":")).encode()
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
+
+
+class _Common(msgspec.Struct, kw_only=True):
+    """Fields of both APIs; whatever else a client sends is ignored, as vLLM does."""
+
+    model: str | None = None
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = False
+    stream: bool | None = False
+    stream_options: _StreamOptions | None = None
+    seed: int | None = None
+    n: int | None = 1
+
+
+class _Chat(_Common, kw_only=True):
+    messages: list[dict[str, Any]]
+    max_completion_tokens: int | None = None
+    tools: list[Any] | None = None
+
+
+class _Completion(_Common, kw_only=True):
+    prompt: str | list[int]
+
+
+class _Tokenize(msgspec.Struct, kw_only=True):
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    tools: list[Any] | None = None
+    add_generation_prompt: bool = True
+    return_token_strs: bool | None = False
+
+
+class _Detokenize(msgspec.Struct, kw_only=True):
+    model: str | None = None
+    tokens: list[int]
+
+
+class Ask(msgspec.Struct, kw_only=True, frozen=True):
+    """A valid request."""
+
+    api: Api
+    prompt: list[int]
+    limit: int  # most output tokens
+    least: int
+    ignore_eos: bool
+    stream: bool
+    usage: bool
+    running_usage: bool
+    seed: int | None
+
+
+def _decode(body: bytes, shape: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, f"1 validation error: {error}", "Bad Request", _place(str(error))) from None
+    except msgspec.DecodeError as error:
+        raise ApiError(400, f"JSON decode error: {error}", "Bad Request", "body") from None
+
+
+def _place(message: str) -> str:
+    """The field a message of msgspec ends with, as ``body.field``."""
+    return message.rpartition(" at `$")[2].rstrip("`").join(("body", "")) if " at `$" in message else "body"
+
+
+def _text(content: Any) -> str:
+    """The text of a message's content: a string, text parts, or nothing."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        raise ApiError(400, "content must be a string or a list of parts", "Bad Request", "body.messages")
+    texts: list[str] = []
+    for part in content:
+        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
+            raise ApiError(400, "this model takes text only")
+        texts.append(part["text"])
+    return "\n".join(texts)
+
+
+def _chat_ids(messages: list[dict[str, Any]], tools: list[Any] | None, settings: Settings, answer: bool) -> list[int]:
+    """Prompt of a conversation; tools and tool calls count as their JSON text."""
+    pairs: list[tuple[str, str]] = [("system", json.dumps(tools))] if tools else []
+    for message in messages:
+        role = message.get("role")
+        if role not in tokenizer.ROLES:
+            raise ApiError(400, f"role must be one of {', '.join(tokenizer.ROLES)}, got {role!r}", param="messages")
+        text = _text(message.get("content"))
+        if message.get("tool_calls"):
+            text += " " + json.dumps(message["tool_calls"])
+        pairs.append((role, text))
+    return tokenizer.encode_chat(pairs, settings.template_constant_tokens, settings.template_message_tokens, answer)
+
+
+def check_model(asked: str | None, settings: Settings) -> None:
+    """404 unless it is the served model, or none was named."""
+    if asked is not None and asked != settings.model:
+        message = f"The model `{asked}` does not exist; this server has `{settings.model}`."
+        raise ApiError(404, message, "NotFoundError", "model")
+
+
+def parse_ask(api: Api, body: bytes, settings: Settings) -> Ask:
+    """A generation request, or ``ApiError``."""
+    asked = _decode(body, _Chat if api == "chat" else _Completion)
+    check_model(asked.model, settings)
+    if asked.n not in (None, 1):
+        raise ApiError(400, f"n must be 1 here, got {asked.n}", param="n")
+    if asked.stream_options is not None and not asked.stream:
+        raise ApiError(400, "stream_options needs stream: true", param="stream_options")
+    prompt = _prompt_of(asked, settings)
+    limit = _limit(asked, len(prompt), settings)
+    least = asked.min_tokens or 0
+    if least > limit:
+        raise ApiError(400, f"min_tokens={least} is more than max_tokens={limit}", param="min_tokens")
+    options = asked.stream_options or _StreamOptions()
+    return Ask(
+        api=api,
+        prompt=prompt,
+        limit=limit,
+        least=least,
+        ignore_eos=bool(asked.ignore_eos),
+        stream=bool(asked.stream),
+        usage=settings.usage and (bool(options.include_usage) or not asked.stream),
+        running_usage=settings.usage and bool(options.include_usage and options.continuous_usage_stats),
+        seed=asked.seed,
+    )
+
+
+def _prompt_of(asked: _Chat | _Completion, settings: Settings) -> list[int]:
+    if isinstance(asked, _Chat):
+        if not asked.messages:
+            raise ApiError(400, "a conversation needs at least one message", param="messages")
+        return _chat_ids(asked.messages, asked.tools, settings, answer=True)
+    prompt = tokenizer.encode(asked.prompt) if isinstance(asked.prompt, str) else asked.prompt
+    if not prompt:
+        raise ApiError(400, "the prompt is empty", param="prompt")
+    if not all(0 <= token < tokenizer.VOCABULARY for token in prompt):
+        raise ApiError(400, f"token ids must be from 0 to {tokenizer.VOCABULARY - 1}", param="prompt")
+    return prompt
+
+
+def _limit(asked: _Chat | _Completion, prompt_tokens: int, settings: Settings) -> int:
+    """Most output tokens, from the request and from what the model's length leaves."""
+    left = settings.max_model_len - prompt_tokens
+    if left < 1:
+        message = (
+            f"The prompt has {prompt_tokens} tokens, but the maximum context length of this model is "
+            f"{settings.max_model_len} tokens, answer included."
+        )
+        raise ApiError(400, message, param="input_tokens")
+    limit: int | None = asked.max_tokens
+    if isinstance(asked, _Chat) and asked.max_completion_tokens is not None:
+        limit = asked.max_completion_tokens
+    if limit is None:
+        return left if isinstance(asked, _Chat) else min(left, DEFAULT_COMPLETION_TOKENS)
+    if limit < 1:
+        raise ApiError(400, f"max_tokens must be at least 1, got {limit}", param="max_tokens")
+    if limit > left:
+        message = (
+            f"max_tokens={limit} and {prompt_tokens} prompt tokens together exceed the maximum context length of "
+            f"{settings.max_model_len} tokens."
+        )
+        raise ApiError(400, message, param="max_tokens")
+    return limit
+
+
+def tokenize(body: bytes, settings: Settings) -> bytes:
+    """vLLM's /tokenize: ``{"prompt"}`` or ``{"messages"}`` to ``{"count", "max_model_len", "tokens"}``."""
+    asked = _decode(body, _Tokenize)
+    check_model(asked.model, settings)
+    if asked.messages is not None:
+        ids = _chat_ids(asked.messages, asked.tools, settings, asked.add_generation_prompt)
+    elif asked.prompt is not None:
+        ids = tokenizer.encode(asked.prompt)
+    else:
+        raise ApiError(400, "prompt or messages is needed", "Bad Request", "body")
+    strings = [tokenizer.word(token) for token in ids] if asked.return_token_strs else None
+    answer = {"count": len(ids), "max_model_len": settings.max_model_len, "tokens": ids, "token_strs": strings}
+    return msgspec.json.encode(answer)
+
+
+def detokenize(body: bytes, settings: Settings) -> bytes:
+    """vLLM's /detokenize: ``{"tokens"}`` to ``{"prompt"}``."""
+    asked = _decode(body, _Detokenize)
+    check_model(asked.model, settings)
+    return msgspec.json.encode({"prompt": tokenizer.decode(asked.tokens)})
+
+
+def models(settings: Settings, created: int) -> bytes:
+    """The answer of /v1/models."""
+    model = {
+        "id": settings.model,
+        "object": "model",
+        "created": created,
+        "owned_by": "tokenswarm-simulator",
+        "root": settings.model,
+        "parent": None,
+        "max_model_len": settings.max_model_len,
+    }
+    return msgspec.json.encode({"object": "list", "data": [model]})

@@ -1,0 +1,302 @@
+"""A model of an inference engine's step loop: no sockets, no clock. Virtual seconds go in, steps come out.
+
+Whoever drives it submits sequences with their arrival time and calls :meth:`Engine.complete_step` as soon as
+``next_s`` is due. A step takes ``decode_step_s[sequences that decode] + prefill_token_s * prompt tokens computed``
+(plus what a preset asks for: admission cost, one-off stalls, a cold start, jitter); all its tokens appear at its end.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence as Seq
+from enum import IntEnum
+from typing import Any
+
+from simulator.kv import BlockPool, chain_hashes
+from simulator.settings import EngineSettings, Stall
+
+
+class State(IntEnum):
+    """Where a sequence is."""
+
+    WAITING = 0
+    RUNNING = 1
+    FINISHED = 2
+    CANCELLED = 3
+
+
+class Sequence:
+    """One prompt and the answer it is going to get; the driver may hang its own object on ``owner``.
+
+    ``prompt`` and ``answer`` are token ids; the answer's length decides when the sequence ends. Times are virtual
+    seconds, ``None`` until they have happened.
+    """
+
+    __slots__ = (
+        "answer",
+        "arrival_s",
+        "blocks",
+        "cached_tokens",
+        "computed",
+        "first_token_s",
+        "generated",
+        "hashes",
+        "last_token_s",
+        "owner",
+        "prompt",
+        "room",
+        "started_s",
+        "state",
+        "to_prefill",
+    )
+
+    def __init__(self, prompt: Seq[int], answer: Seq[int], owner: Any = None) -> None:
+        self.prompt = prompt
+        self.answer = answer
+        self.owner = owner
+        self.state = State.WAITING
+        self.arrival_s = 0.0
+        self.started_s: float | None = None  # the first step that worked on it began
+        self.first_token_s: float | None = None
+        self.last_token_s: float | None = None
+        self.cached_tokens = 0
+        self.generated = 0
+        self.computed = 0  # tokens whose keys and values are in the blocks
+        self.to_prefill = len(prompt)
+        self.room = 0  # tokens that still fit into the last block
+        self.blocks: list[int] = []
+        self.hashes: list[int] = []  # of full blocks, prompt first, then answer
+
+
+class Step:
+    """What one finished step did: ``decoded`` sequences got a further token, ``first`` their first one,
+    ``resumed`` their next one after having lost their blocks; ``finished`` are among these.
+    """
+
+    __slots__ = ("decoded", "end_s", "finished", "first", "prefill_tokens", "resumed", "start_s")
+
+    def __init__(self, start_s: float, end_s: float, prefill_tokens: int) -> None:
+        self.start_s = start_s
+        self.end_s = end_s
+        self.prefill_tokens = prefill_tokens
+        self.decoded: list[Sequence] = []
+        self.first: list[Sequence] = []
+        self.resumed: list[Sequence] = []
+        self.finished: list[Sequence] = []
+
+
+class Engine:
+    """Continuous batching with chunked prefill over a :class:`BlockPool`, first come first served."""
+
+    def __init__(self, settings: EngineSettings, seed: int = 0) -> None:
+        self.settings = settings
+        self.pool = BlockPool(settings.kv_blocks, settings.block_size, settings.prefix_cache)
+        self.running: list[Sequence] = []
+        self.waiting: deque[Sequence] = deque()
+        self.next_s: float | None = None  # end of the step in progress; None when idle
+        self.preemptions = 0
+        self.prefix_queries = 0  # tokens
+        self.prefix_hits = 0
+        self._random = random.Random(seed)
+        self._step: Step | None = None
+        self._decoding: list[Sequence] = []
+        self._prefilled: list[Sequence] = []  # whose prompt is complete at the end of the step in progress
+        self._cold = settings.cold_start_s > 0
+        self._stall: Stall | None = settings.stall
+        self._was_below_stall = True
+
+    # -- what the driver calls -------------------------------------------------------------------------------------
+
+    def submit(self, sequence: Sequence, at_s: float) -> None:
+        """``at_s`` must not lie before the last completed step; an idle engine starts a step at once."""
+        sequence.arrival_s = at_s
+        if self.settings.prefix_cache:
+            sequence.hashes = chain_hashes(sequence.prompt, self.settings.block_size)
+        self.waiting.append(sequence)
+        if self.next_s is None:
+            self._begin_step(at_s)
+
+    def cancel(self, sequence: Sequence) -> None:
+        """Its blocks are free at once; a step in progress still takes its time."""
+        if sequence.state is State.WAITING:
+            self.waiting.remove(sequence)
+        elif sequence.state is State.RUNNING:
+            self.running.remove(sequence)
+            self.pool.release(sequence.blocks)
+        else:
+            return
+        sequence.state = State.CANCELLED
+
+    def complete_step(self) -> Step:
+        """Ends the step in progress, at exactly ``next_s``, and begins the next one if there is work."""
+        step = self._step
+        if step is None:
+            raise RuntimeError("no step is in progress")
+        for sequence in self._decoding:
+            if sequence.state is State.RUNNING:
+                step.decoded.append(sequence)
+                self._grow(sequence, 1)
+                self._add_token(sequence, step)
+        for sequence in self._prefilled:
+            if sequence.state is State.RUNNING:
+                (step.resumed if sequence.generated else step.first).append(sequence)
+                self._add_token(sequence, step)
+        if step.finished:
+            self.running = [sequence for sequence in self.running if sequence.state is State.RUNNING]
+        self._begin_step(step.end_s)
+        return step
+
+    # -- one step --------------------------------------------------------------------------------------------------
+
+    def _add_token(self, sequence: Sequence, step: Step) -> None:
+        sequence.generated += 1
+        sequence.last_token_s = step.end_s
+        if sequence.generated == 1:
+            sequence.first_token_s = step.end_s
+        if sequence.generated >= len(sequence.answer):
+            sequence.state = State.FINISHED
+            self.pool.release(sequence.blocks)
+            step.finished.append(sequence)
+
+    def _begin_step(self, start_s: float) -> None:
+        self._decoding = []
+        self._prefilled = []
+        prefill_tokens = self._schedule_running()
+        admitted = self._admit(start_s)
+        for sequence in admitted:
+            prefill_tokens += self._prefill(sequence, prefill_tokens)
+        if not self.running:
+            self._step, self.next_s = None, None
+            return
+        duration_s = self._duration_s(len(self._decoding), prefill_tokens, len(admitted))
+        self.next_s = start_s + duration_s
+        self._step = Step(start_s, self.next_s, prefill_tokens)
+
+    def _schedule_running(self) -> int:
+        """Gives every running sequence its work for this step; returns the prompt tokens among it."""
+        prefill_tokens = 0
+        for sequence in list(self.running):
+            if sequence.state is not State.RUNNING:
+                continue  # lost its blocks to one before it
+            if sequence.to_prefill:
+                prefill_tokens += self._prefill(sequence, prefill_tokens)
+            elif sequence.room or self._extend(sequence):
+                sequence.room -= 1
+                self._decoding.append(sequence)
+        return prefill_tokens
+
+    def _prefill(self, sequence: Sequence, spent: int) -> int:
+        """Computes the next piece of a prompt under both caps; returns its tokens."""
+        settings = self.settings
+        tokens = min(sequence.to_prefill, settings.prefill_request_tokens, settings.prefill_step_tokens - spent)
+        if tokens <= 0:
+            return 0
+        sequence.to_prefill -= tokens
+        self._grow(sequence, tokens)
+        if not sequence.to_prefill:
+            self._prefilled.append(sequence)
+        return tokens
+
+    def _admit(self, start_s: float) -> list[Sequence]:
+        """Moves sequences from the queue while there is a place and room for their whole prompt."""
+        admitted: list[Sequence] = []
+        while self.waiting and len(self.running) < self.settings.max_num_seqs:
+            sequence = self.waiting[0]
+            if not self._reserve(sequence):
+                break
+            self.waiting.popleft()
+            sequence.state = State.RUNNING
+            if sequence.started_s is None:
+                sequence.started_s = start_s
+                sequence.cached_tokens = sequence.computed
+                self.prefix_queries += len(sequence.prompt)
+                self.prefix_hits += sequence.computed
+            self.running.append(sequence)
+            admitted.append(sequence)
+        return admitted
+
+    def _reserve(self, sequence: Sequence) -> bool:
+        """Blocks for all tokens known so far: a known prefix shared, the rest empty. False if they are too few."""
+        size = self.settings.block_size
+        tokens = len(sequence.prompt) + sequence.generated
+        known = self.pool.find_prefix(sequence.hashes[: (tokens - 1) // size])  # one token at least is computed
+        fresh = -(-tokens // size) - len(known)
+        if fresh + self.pool.unused_among(known) > self.pool.free_blocks:
+            return False
+        self.pool.share(known)
+        sequence.blocks = known + self.pool.take(fresh)
+        sequence.computed = len(known) * size
+        sequence.to_prefill = tokens - sequence.computed
+        sequence.room = len(sequence.blocks) * size - tokens
+        return True
+
+    def _extend(self, sequence: Sequence) -> bool:
+        """One block more for a sequence that decodes; the youngest sequence gives way when there is none."""
+        while not self.pool.free_blocks:
+            victim = self.running[-1]
+            self._preempt(victim)
+            if victim is sequence:
+                return False
+        sequence.blocks += self.pool.take(1)
+        sequence.room = self.settings.block_size
+        return True
+
+    def _preempt(self, victim: Sequence) -> None:
+        """Back to the head of the queue; its prompt and answer so far are computed again later."""
+        self.running.pop()
+        self.pool.release(victim.blocks)
+        victim.blocks = []
+        victim.state = State.WAITING
+        self.waiting.appendleft(victim)
+        self.preemptions += 1
+        for work in (self._decoding, self._prefilled):
+            if victim in work:
+                work.remove(victim)
+
+    def _grow(self, sequence: Sequence, tokens: int) -> None:
+        """Notes that ``tokens`` more have their keys and values, and names the blocks that became full."""
+        size = self.settings.block_size
+        before = sequence.computed // size
+        sequence.computed += tokens
+        full = sequence.computed // size
+        if full == before or not self.pool.prefix_cache:
+            return
+        if full > len(sequence.hashes):
+            self._hash_answer(sequence, full)
+        for index in range(before, full):
+            self.pool.remember(sequence.blocks[index], sequence.hashes[index])
+
+    def _hash_answer(self, sequence: Sequence, full: int) -> None:
+        """Hashes up to block ``full`` where blocks reach into the answer."""
+        size = self.settings.block_size
+        done = len(sequence.hashes) * size
+        in_prompt = len(sequence.prompt)
+        tokens = [*sequence.prompt[done:], *sequence.answer[max(0, done - in_prompt) : full * size - in_prompt]]
+        parent = sequence.hashes[-1] if sequence.hashes else 0
+        sequence.hashes += chain_hashes(tokens, size, parent)
+
+    def _duration_s(self, decoding: int, prefill_tokens: int, admitted: int) -> float:
+        settings = self.settings
+        seconds = settings.decode_step_s.at(decoding) + settings.prefill_token_s * prefill_tokens
+        if admitted and settings.admission_s is not None:
+            seconds += settings.admission_s.at(admitted)
+        if settings.step_jitter:
+            seconds *= max(0.5, 1.0 + settings.step_jitter * self._random.gauss(0.0, 1.0))
+        if self._cold:
+            self._cold = False
+            seconds += settings.cold_start_s
+        return seconds + self._stall_s()
+
+    def _stall_s(self) -> float:
+        stall = self._stall
+        if stall is None:
+            return 0.0
+        below = len(self.running) < stall.at_running
+        fires = self._was_below_stall and not below
+        self._was_below_stall = below
+        if not fires:
+            return 0.0
+        if stall.once:
+            self._stall = None
+        return stall.seconds

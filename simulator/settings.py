@@ -1,0 +1,167 @@
+"""What a simulated server can be told: the keys of a preset file, with their checks. All times in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from simulator.faults import Fault
+
+PRESETS = Path(__file__).parent / "presets"
+
+
+class Curve:
+    """Seconds as a function of a whole number: straight lines between the given points and beyond the last one.
+
+    Below the first point the first value holds.
+    """
+
+    def __init__(self, points: dict[int, float]) -> None:
+        if not points:
+            raise ValueError("a table needs at least one point")
+        self.points = dict(sorted(points.items()))
+        self._values: list[float] = []
+
+    def at(self, count: int) -> float:
+        """Seconds at ``count`` >= 0."""
+        values = self._values
+        while len(values) <= count:
+            values.append(self._interpolate(len(values)))
+        return values[count]
+
+    def _interpolate(self, count: int) -> float:
+        xs = list(self.points)
+        if count <= xs[0] or len(xs) == 1:
+            return self.points[xs[0]]
+        right = next((i for i, x in enumerate(xs) if x >= count), len(xs) - 1)
+        low, high = xs[right - 1], xs[right]
+        share = (count - low) / (high - low)
+        return self.points[low] + share * (self.points[high] - self.points[low])
+
+
+class Stall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole engine stands still for ``seconds`` in the step in which ``at_running`` sequences run first."""
+
+    at_running: int
+    seconds: float
+    once: bool = True
+
+
+class NaturalLength(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Length of an answer that may end by itself: lognormal, cut to 1..max."""
+
+    median: float = 200.0
+    sigma: float = 0.6
+    max: int = 4000
+
+
+class EngineSettings(msgspec.Struct, frozen=True):
+    """The part of a preset that the step loop needs."""
+
+    decode_step_s: Curve
+    prefill_token_s: float
+    prefill_step_tokens: int
+    prefill_request_tokens: int
+    max_num_seqs: int
+    block_size: int
+    kv_blocks: int
+    prefix_cache: bool = True
+    admission_s: Curve | None = None
+    step_jitter: float = 0.0
+    cold_start_s: float = 0.0
+    stall: Stall | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One preset file. Every key can stand there; the command line changes some of them."""
+
+    model: str
+    max_model_len: int
+    decode_step_s: dict[int, float]  # step time by number of decoding sequences; the key 0 is a step of prefill only
+    prefill_token_s: float  # added to a step for each prompt token computed in it
+    prefill_step_tokens: int  # most prompt tokens of one step
+    prefill_request_tokens: int  # most prompt tokens of one request in one step
+    max_num_seqs: int
+    kv_blocks: int
+    block_size: int = 16
+    prefix_cache: bool = True
+    admission_s: dict[int, float] | None = None  # added to a step by number of requests that begin in it
+    step_jitter: float = 0.0  # standard deviation of a step's time as a share of it
+    cold_start_s: float | None = None  # what the first request costs more, where the preset knows it
+    cold_start: bool = False  # whether it does
+    stall: Stall | None = None
+    natural_length: NaturalLength = NaturalLength()
+    template_constant_tokens: int = 3
+    template_message_tokens: int = 4
+    role_chunk: Literal["with-first-token", "at-acceptance", "none"] = "with-first-token"
+    tokens_per_chunk: int = 1
+    usage: bool = True
+    faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{name} must be at least {least}, got {getattr(self, name)}"
+            for name, least in _AT_LEAST.items()
+            if getattr(self, name) < least
+        ]
+        if self.kv_blocks * self.block_size < self.max_model_len:
+            problems.append("kv_blocks * block_size must hold one sequence of max_model_len")
+        if self.cold_start and self.cold_start_s is None:
+            problems.append("cold_start needs cold_start_s")
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    def engine(self) -> EngineSettings:
+        """The step loop's share."""
+        return EngineSettings(
+            decode_step_s=Curve(self.decode_step_s),
+            prefill_token_s=self.prefill_token_s,
+            prefill_step_tokens=self.prefill_step_tokens,
+            prefill_request_tokens=self.prefill_request_tokens,
+            max_num_seqs=self.max_num_seqs,
+            block_size=self.block_size,
+            kv_blocks=self.kv_blocks,
+            prefix_cache=self.prefix_cache,
+            admission_s=Curve(self.admission_s) if self.admission_s else None,
+            step_jitter=self.step_jitter,
+            cold_start_s=(self.cold_start_s or 0.0) if self.cold_start else 0.0,
+            stall=self.stall,
+        )
+
+
+_AT_LEAST = {
+    "max_model_len": 1,
+    "prefill_step_tokens": 1,
+    "prefill_request_tokens": 1,
+    "max_num_seqs": 1,
+    "kv_blocks": 1,
+    "block_size": 1,
+    "tokens_per_chunk": 1,
+    "template_constant_tokens": 3,
+    "template_message_tokens": 4,
+}
+
+
+def preset_names() -> list[str]:
+    """The presets that come with the simulator."""
+    return sorted(path.stem for path in PRESETS.glob("*.yaml"))
+
+
+def load_settings(preset: str, **changes: Any) -> Settings:
+    """``preset`` is a name of :func:`preset_names` or a path ending in .yaml; ``changes`` replace keys of the file.
+
+    Raises ``ValueError`` with one line for an unknown preset, key or value.
+    """
+    path = Path(preset) if preset.endswith((".yaml", ".yml")) else PRESETS / f"{preset}.yaml"
+    if not path.is_file():
+        raise ValueError(f"no preset {preset!r}; known: {', '.join(preset_names())}, or the path of a .yaml file")
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: a preset is a mapping of keys to values")
+    try:
+        return msgspec.convert({**content, **changes}, Settings)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{path}: {error}") from None
