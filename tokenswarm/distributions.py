@@ -7,26 +7,15 @@ Each shape is sampled by inverting its distribution function at one uniform rand
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from random import Random
-from statistics import NormalDist
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, GetCoreSchemaHandler, Tag, model_validator
+from pydantic_core import core_schema
 
-from tokenswarm.wanted import Number, did_you_mean, mistake, plain
-
-_STANDARD = NormalDist()
-_LARGEST = 1e9  # of any quantity; the place where a distribution stands narrows it
-_SMALLEST_SHARE = 0.001  # of a curve that has to lie between its limits
-
-Quantity = Annotated[float, Number(0, _LARGEST)]
-Positive = Annotated[float, Number(0, _LARGEST, above=True)]
-
-
-class Model(BaseModel):
-    """Immutable, and every unknown key is a mistake."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+from tokenswarm.curves import LARGEST, CurveLimits, LognormalLimits, NormalLimits, Positive, Quantity
+from tokenswarm.wanted import Model, Number, did_you_mean, mistake, plain, without_unit
 
 
 class Shape(Model):
@@ -38,11 +27,9 @@ class Shape(Model):
 
     def sample_int(self, rng: Random) -> int:
         """One whole value: rounded inside the limits, at least 1 unless the lower limit was written as 0."""
-        low = 0 if self.zero_allowed else 1
+        low = 0 if self.zero_allowed else max(1, math.ceil(self.lowest))
         value = round(self.sample(rng))
-        if value > self.highest:
-            value = math.floor(self.highest)
-        return max(low, value)
+        return max(low, value if value <= self.highest else math.floor(self.highest))
 
     @property
     def mean(self) -> float:
@@ -124,67 +111,11 @@ class Uniform(Shape):
         return self.uniform[0] == 0
 
 
-class _Limits(Model):
-    """``min`` and ``max`` cut a curve: values outside do not occur, those inside become likelier in proportion."""
-
-    min: Quantity | None = Field(default=None, description="No value below; 0 when left out.")
-    max: Quantity | None = Field(default=None, description="No value above; unlimited when left out.")
-
-    @model_validator(mode="after")
-    def _hold_enough(self) -> _Limits:
-        if self.max is not None and self.max <= self.low:
-            raise mistake(f"a number above min ({plain(self.low)}) is wanted", "max")
-        below, above = self.shares()
-        if above - below < _SMALLEST_SHARE:
-            raise mistake("min and max leave less than 0.1 % of the curve; move them, or use uniform")
-        return self
-
-    @property
-    def low(self) -> float:
-        return self.min or 0.0
-
-    @property
-    def high(self) -> float:
-        return math.inf if self.max is None else self.max
-
-    def standardised(self, value: float) -> float:
-        """``value`` as a number of standard deviations from the middle of the (log) normal curve."""
-        raise NotImplementedError
-
-    def shares(self) -> tuple[float, float]:
-        """Share of the uncut curve below ``min`` and below ``max``."""
-        return _STANDARD.cdf(self.standardised(self.low)), _STANDARD.cdf(self.standardised(self.high))
-
-    def standard_score(self, rng: Random) -> float:
-        """A standard normal value between the limits."""
-        below, above = self.shares()
-        share = below + (above - below) * rng.random()
-        return _STANDARD.inv_cdf(min(max(share, 1e-300), 1 - 2**-53))
-
-
-class NormalLimits(_Limits):
-    mean: Quantity = Field(description="Middle of the curve, before min and max cut it.")
-    std: Positive = Field(description="Standard deviation, before min and max cut it.")
-
-    def standardised(self, value: float) -> float:
-        return (value - self.mean) / self.std
-
-
-class LognormalLimits(_Limits):
-    median: Positive = Field(description="Half of the values lie below, before min and max cut the curve.")
-    sigma: Annotated[float, Number(0, 4, above=True)] = Field(
-        description="Standard deviation of the natural logarithm; 1 spreads the middle two thirds over a factor of 7."
-    )
-
-    def standardised(self, value: float) -> float:
-        return (math.log(value / self.median) if value > 0 else -math.inf) / self.sigma
-
-
 class _Cut(Shape):
     """A curve inside limits."""
 
     @property
-    def _limits(self) -> _Limits:
+    def _limits(self) -> CurveLimits:
         raise NotImplementedError
 
     @property
@@ -199,9 +130,6 @@ class _Cut(Shape):
     def zero_allowed(self) -> bool:
         return self._limits.min == 0
 
-    def _clamped(self, value: float) -> float:
-        return min(max(value, self.lowest), self.highest)  # rounding may step over a limit by one bit
-
 
 class Normal(_Cut):
     """A bell curve, cut at ``min`` (0 when left out) and ``max``."""
@@ -209,18 +137,15 @@ class Normal(_Cut):
     normal: NormalLimits = Field(description="mean, std, and optional min and max.")
 
     @property
-    def _limits(self) -> _Limits:
+    def _limits(self) -> CurveLimits:
         return self.normal
 
     def sample(self, rng: Random) -> float:
-        return self._clamped(self.normal.mean + self.normal.std * self.normal.standard_score(rng))
+        return self.normal.draw(rng)
 
     @property
     def mean(self) -> float:
-        curve = self.normal
-        below, above = curve.shares()
-        density = [_STANDARD.pdf(curve.standardised(end)) for end in (curve.low, curve.high)]
-        return curve.mean + curve.std * (density[0] - density[1]) / (above - below)
+        return self.normal.mean_inside
 
 
 class Lognormal(_Cut):
@@ -229,20 +154,15 @@ class Lognormal(_Cut):
     lognormal: LognormalLimits = Field(description="median, sigma, and optional min and max.")
 
     @property
-    def _limits(self) -> _Limits:
+    def _limits(self) -> CurveLimits:
         return self.lognormal
 
     def sample(self, rng: Random) -> float:
-        curve = self.lognormal
-        return self._clamped(curve.median * math.exp(curve.sigma * curve.standard_score(rng)))
+        return self.lognormal.draw(rng)
 
     @property
     def mean(self) -> float:
-        curve = self.lognormal
-        below, above = curve.shares()
-        shifted = [_STANDARD.cdf(curve.standardised(end) - curve.sigma) for end in (curve.low, curve.high)]
-        whole = curve.median * math.exp(curve.sigma**2 / 2)
-        return whole * (shifted[1] - shifted[0]) / (above - below)
+        return self.lognormal.mean_inside
 
 
 class Exponential(Shape):
@@ -259,8 +179,8 @@ class Exponential(Shape):
 
 
 class GeometricLimits(Model):
-    mean: Annotated[float, Number(1, _LARGEST)] = Field(description="Mean number, before max cuts it; at least 1.")
-    max: Annotated[float, Number(1, _LARGEST)] | None = Field(
+    mean: Annotated[float, Number(1, LARGEST)] = Field(description="Mean number, before max cuts it; at least 1.")
+    max: Annotated[float, Number(1, LARGEST)] | None = Field(
         default=None, description="No value above; unlimited when left out."
     )
 
@@ -312,6 +232,9 @@ SHAPES: dict[str, type[Shape]] = {
 }
 
 
+_FORMS = f"or one distribution ({', '.join(SHAPES)})"
+
+
 def _as_mapping(value: Any) -> Any:
     """A bare number becomes ``{fixed: number}``; anything but one known shape is refused here, in one line."""
     if isinstance(value, Shape):
@@ -319,11 +242,10 @@ def _as_mapping(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return {"fixed": value}
     if not isinstance(value, dict) or len(value) != 1:
-        raise mistake(f"a number or one distribution is wanted: {', '.join(SHAPES)}, as in {{uniform: [1, 6]}}")
+        raise mistake(f"a number {_FORMS} is wanted")
     name = str(next(iter(value)))
     if name not in SHAPES:
-        hint = did_you_mean(name, SHAPES)
-        raise mistake(f"unknown distribution; one of {', '.join(SHAPES)} is wanted{hint}", name)
+        raise mistake(f"unknown distribution; one of {', '.join(SHAPES)} is wanted{did_you_mean(name, SHAPES)}", name)
     return value
 
 
@@ -346,17 +268,34 @@ Distribution = Annotated[
 ]
 
 
-def within(low: float, high: float, *, whole: bool = False) -> AfterValidator:
-    """Limits that the place of a distribution sets, whatever its shape."""
-    kind = "whole numbers" if whole else "numbers"
+@dataclass(frozen=True)
+class Within:
+    """Limits that the place of a distribution sets, whatever its shape; ``whole`` where a count is meant; ``unit`` is a phrase."""
 
-    def check(shape: Shape) -> Shape:
+    low: float
+    high: float
+    whole: bool = False
+    unit: str = ""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_wrap_validator_function(self._check, handler(source))
+
+    def _check(self, value: Any, validate: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        if not isinstance(value, dict | Shape) and not self._good_number(value):
+            raise mistake(f"{self._wanted} {_FORMS} is wanted{without_unit(value)}")
+        shape = validate(value)
         stated = shape.lowest > 0 or shape.zero_allowed
         ends = [shape.lowest, shape.mean if math.isinf(shape.highest) else shape.highest]
-        too_low = stated and shape.lowest < low
-        broken = whole and isinstance(shape, Fixed | Uniform) and any(end != int(end) for end in ends)
-        if too_low or broken or ends[1] > high:
-            raise mistake(f"{kind} from {plain(low)} to {plain(high)} are wanted")
+        broken = self.whole and isinstance(shape, Fixed | Uniform) and any(end != int(end) for end in ends)
+        if broken or ends[1] > self.high or (stated and shape.lowest < self.low):
+            raise mistake(f"every value must be {self._wanted}")
         return shape
 
-    return AfterValidator(check)
+    def _good_number(self, value: Any) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return self.low <= value <= self.high and (not self.whole or value == int(value))
+
+    @property
+    def _wanted(self) -> str:
+        return f"a {'whole ' if self.whole else ''}number {self.unit}from {plain(self.low)} to {plain(self.high)}"

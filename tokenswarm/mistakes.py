@@ -1,31 +1,45 @@
-"""From what pydantic found wrong to one line for each mistake, with the line of the file and the way to put it right."""
+"""What pydantic found wrong, as one line for each mistake with its line in the file and the way to put it right."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from tokenswarm.wanted import did_you_mean
+from tokenswarm.wanted import did_you_mean, nearest, plain
 from tokenswarm.yaml_source import Path, Problem, YamlSource
 
 _LONGEST_VALUE = 60  # characters shown of a wrong value
 _NOT_YET = {("load", "open"): "open load", ("load", "replay"): "replayed load"}
-_CONTAINERS = {
+_FORMS = {
     "model_type": "keys with values are wanted",
     "dict_type": "keys with values are wanted",
     "tuple_type": "a list is wanted",
     "list_type": "a list is wanted",
+    "too_short": "at least one is wanted",
 }
+_SECRETS = (("target", "api_key"), ("target", "headers"))
+_PASSWORD = re.compile(r"//[^/@]*@|\?.*")
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
 def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, Any]) -> Iterator[Problem]:
     """Every mistake in ``error``; ``schema`` is the JSON Schema that knows the keys of each place."""
-    for detail in error.errors(include_url=False, include_input=False):
+    details = error.errors(include_url=False, include_input=False)
+    misspelt = {
+        (*path[:-1], nearest(str(path[-1]), keys_at(schema, path[:-1])))
+        for path in (path_of(detail) for detail in details if detail["type"] == "extra_forbidden")
+    }
+    for detail in details:
         path = path_of(detail)
+        if detail["type"] == "missing" and path in misspelt:
+            continue  # told as the unknown key that it was meant to be
+        if detail["type"] == "too_short" and source.value(path):
+            continue  # empty only because all of its items are wrong, which is told already
         yield Problem(source.line(path), *_told(detail, path, source, schema))
 
 
@@ -37,32 +51,36 @@ def path_of(detail: ErrorDetails) -> Path:
 
 
 def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str, Any]) -> tuple[Path, str]:
-    kind = detail["type"]
-    match kind:
+    match detail["type"]:
         case "missing":
             return path, "missing; it has no default"
         case "extra_forbidden" if path in _NOT_YET:
             return path, f"{_NOT_YET[path]} is not supported yet; use closed"
         case "extra_forbidden":
             return path, f"unknown key{did_you_mean(str(path[-1]), keys_at(schema, path[:-1]))}"
-    path = source.existing(path)
-    if kind == "mistake":
-        text = detail["msg"]
-    elif kind in _CONTAINERS:
-        text = _CONTAINERS[kind]
-    else:
-        text = detail["msg"][0].lower() + detail["msg"][1:]
-    return path, f"value {shown(source, path)}: {text}"
+        case kind:
+            path = source.existing(path)
+            text = _FORMS.get(kind, detail["msg"])
+            return path, f"value {shown(source, path)}: {text}{_as_number(source, path)}"
+
+
+def _as_number(source: YamlSource, path: Path) -> str:
+    """A hint where YAML 1.1 takes a number for text."""
+    text = source.texts.get(path, "")
+    return f" (YAML takes {text} for text; write {plain(float(text))})" if _EXPONENT.fullmatch(text) else ""
 
 
 def shown(source: YamlSource, path: Path) -> str:
-    """The value at ``path`` as written, on one line and shortened."""
-    text = source.texts.get(path)
-    if text is None:
-        value = source.data
-        for step in path:
-            value = value[step]
+    """The value at ``path`` as written, on one line and shortened; secrets and nested values are not shown."""
+    if path[:2] in _SECRETS:
+        return "(not shown)"
+    value = source.value(path)
+    if path in source.texts:
+        text = _PASSWORD.sub("//…@", source.texts[path])
+    elif isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
         text = json.dumps(value, ensure_ascii=False, default=str)
+    else:
+        text = "(a list)" if isinstance(value, list) else "{" + ", ".join(value or ()) + "}"
     text = " ".join(text.split()) or "(nothing)"
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 

@@ -20,12 +20,12 @@ from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from tokenswarm.distributions import Distribution, Model, Shape
+from tokenswarm.distributions import Distribution, Shape
 from tokenswarm.errors import ScenarioError
 from tokenswarm.mistakes import problems_of
 from tokenswarm.scenario_rules import broken_rules
 from tokenswarm.target_settings import SIMULATOR_PRESETS, Target, Timeouts, Tls
-from tokenswarm.wanted import Text, Whole
+from tokenswarm.wanted import Model, Text, Whole
 from tokenswarm.workload import (
     KINDS,
     ChatTraffic,
@@ -37,7 +37,7 @@ from tokenswarm.workload import (
     Sessions,
     Traffic,
 )
-from tokenswarm.yaml_source import YamlSource, read_yaml
+from tokenswarm.yaml_source import Problem, YamlSource, read_yaml
 
 __all__ = [
     "SIMULATOR_PRESETS",
@@ -66,8 +66,11 @@ _FILES = (("target", "api_key_file"), ("target", "tokenizer"), ("target", "tls",
 class Scenario(Model):
     """One scenario file, checked."""
 
-    name: Annotated[str, Text("letters, digits, spaces and . _ -", pattern=r"\w[\w .-]*", longest=64)] = Field(
-        default="scenario", description="Name of the run folder and title of reports; the file's name when left out."
+    name: Annotated[str, Text("a name of letters, digits, spaces and . _ -", pattern=r"\w[\w .-]*", longest=64)] = (
+        Field(
+            default="scenario",
+            description="Name of the run folder and title of reports; the file's name when left out.",
+        )
     )
     target: Target = Field(default=Target(), description="The server under load.")
     traffic: Annotated[tuple[Traffic, ...], Field(min_length=1, max_length=1000)] = Field(
@@ -107,7 +110,7 @@ class Scenario(Model):
         try:
             target = Target.model_validate(self.target.model_dump(exclude_none=True) | changes)
         except ValidationError as error:
-            raise ScenarioError([f"{detail['loc'][-1]}: {detail['msg']}" for detail in error.errors()]) from None
+            raise ScenarioError([f"target.{detail['loc'][-1]}: {detail['msg']}" for detail in error.errors()]) from None
         return self.model_copy(update={"target": target})
 
     def to_dict(self) -> dict[str, Any]:
@@ -175,7 +178,7 @@ def parse_scenario(
 def _validated(source: YamlSource, context: dict[str, Any]) -> Scenario | None:
     """The scenario, or None with what is wrong added to ``source.problems``."""
     if not isinstance(source.data, dict):
-        source.problems += read_yaml("").problems
+        source.problems.append(Problem(1, (), "keys such as target, traffic and load are wanted here"))
         return None
     source.problems += broken_rules(source)
     try:
@@ -202,7 +205,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _make_relative(content: dict[str, Any], folder: Path) -> None:
-    places = [(content, path) for path in _FILES]
+    places: list[tuple[dict[str, Any], tuple[str, ...]]] = [(content, path) for path in _FILES]
     places += [(item["prompts"], ("file",)) for item in content["traffic"] if isinstance(item["prompts"], dict)]
     for place, path in places:
         for step in path[:-1]:

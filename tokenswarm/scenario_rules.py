@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tokenswarm.wanted import did_you_mean
+from tokenswarm.wanted import did_you_mean, nearest
+from tokenswarm.workload import Closed
 from tokenswarm.yaml_source import Path, Problem, YamlSource
+
+_AMOUNTS = ("sessions", "requests", "duration_s")
 
 
 def broken_rules(source: YamlSource) -> Iterator[Problem]:
@@ -42,7 +45,7 @@ def _traffic(classes: list[dict[str, Any]], objectives: dict[str, Any]) -> Itera
         name, objective, prompts = item.get("name", "chat"), item.get("objective"), item.get("prompts")
         if isinstance(name, str):
             if name in names:
-                yield ("traffic", index, "name"), f"value {name}: another class has this name; each needs its own"
+                yield ("traffic", index, "name"), f"another class is named {name} too; each needs a name of its own"
             names.add(name)
         if isinstance(objective, str) and objective not in objectives:
             known = ", ".join(objectives) or "none"
@@ -57,8 +60,9 @@ def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[t
     if not closed:
         return
     place: Path = ("load", "closed")
-    amounts = [key for key in ("sessions", "requests", "duration_s") if closed.get(key) is not None]
-    if not amounts:
+    amounts = [key for key in _AMOUNTS if closed.get(key) is not None]
+    misspelt = any(nearest(key, _AMOUNTS) for key in closed if key not in Closed.model_fields)
+    if not amounts and not misspelt:
         yield place, "sessions or duration_s is wanted: when does a level end?"
     for surplus in amounts[1:]:
         yield (*place, surplus), f"{amounts[0]} and {surplus} exclude each other; keep one"

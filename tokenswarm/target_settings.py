@@ -6,6 +6,7 @@ No secret is ever part of a scenario: a key is named by its environment variable
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -15,9 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from tokenswarm.distributions import Model
 from tokenswarm.errors import InputError
-from tokenswarm.wanted import OneOf, Seconds, Switch, Text, did_you_mean, mistake
+from tokenswarm.wanted import Model, OneOf, Seconds, Switch, Text, did_you_mean, mistake, mistakes
 
 SIMULATOR_PRESETS = ("demo", "spark-qwen3.6-35b-fp8", "two-spark-qwen3.5-122b")
 
@@ -35,11 +35,12 @@ _OWN_FIELDS = {
     "max_tokens": "output_tokens of the traffic",
     "max_completion_tokens": "output_tokens of the traffic",
     "ignore_eos": "ignore_eos of the traffic",
+    "n": "nothing: one answer a request is measured",
 }
-# Well-known fields: a name that is almost one of them is taken for a slip, since servers ignore unknown fields silently.
+# Well-known fields. A name that is almost one of them is a slip, and servers ignore unknown fields silently.
 _KNOWN_FIELDS = (
     *_OWN_FIELDS,
-    *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "stop", "n", "best_of", "user", "min_tokens"),
+    *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "stop", "best_of", "user", "min_tokens"),
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "repeat_penalty", "length_penalty"),
     *("logprobs", "top_logprobs", "prompt_logprobs", "logit_bias", "response_format", "stream_options"),
     *("tools", "tool_choice", "parallel_tool_calls", "chat_template", "chat_template_kwargs", "reasoning_effort"),
@@ -53,11 +54,48 @@ def _variable_of(text: str) -> str | None:
     return found[1] if found else None
 
 
-def _check_variable(text: str, info: ValidationInfo) -> None:
-    environ = (info.context or {}).get("environ")
+def _unset_variable(text: str, environ: Mapping[str, str] | None) -> str | None:
+    """What is wrong with ``${NAME}`` in this environment; ``environ=None`` leaves the question for later."""
     name = _variable_of(text)
-    if name and environ is not None and not environ.get(name):
-        raise mistake(f"the environment variable {name} is not set")
+    if name is None or environ is None or environ.get(name):
+        return None
+    return f"the environment variable {name} is not set"
+
+
+def _header_mistake(name: str, value: Any, environ: Mapping[str, str] | None) -> str | None:
+    if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+        return "not a header's name"
+    if not isinstance(value, str) or not value.isprintable():
+        return "one line of text is wanted (put numbers in quotes)"
+    if _SECRET_NAME.search(name) and _variable_of(value) is None:
+        return "a header that holds a secret is written as ${NAME}, the environment variable that holds it"
+    return _unset_variable(value, environ)
+
+
+def _field_mistake(name: str, value: Any) -> str | None:
+    if name in _OWN_FIELDS:
+        return f"this field is decided by {_OWN_FIELDS[name]}"
+    if name not in _KNOWN_FIELDS and (hint := did_you_mean(name, _KNOWN_FIELDS, cutoff=0.9)):
+        return f"servers ignore a misspelt field without a word{hint}"
+    if name in _FIELD_LIMITS:
+        low, high = _FIELD_LIMITS[name]
+        return None if _is_number(value, low, high) else f"a number from {low:g} to {high:g} is wanted"
+    return None if _is_finite(value) else "JSON knows neither NaN nor infinity"
+
+
+def _is_number(value: Any, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+
+
+def _is_finite(value: Any) -> bool:
+    match value:
+        case dict():
+            return all(_is_finite(item) for item in value.values())
+        case list():
+            return all(_is_finite(item) for item in value)
+        case float():
+            return math.isfinite(value)
+    return True
 
 
 def _existing_file(path: str, info: ValidationInfo) -> str:
@@ -173,36 +211,22 @@ class Target(Model):
             return None
         if not isinstance(key, str) or _variable_of(key) is None:
             raise mistake("only ${NAME} is accepted, the environment variable that holds the key; or use api_key_file")
-        _check_variable(key, info)
+        if text := _unset_variable(key, (info.context or {}).get("environ")):
+            raise mistake(text)
         return key
 
     @field_validator("headers", mode="before")
     @classmethod
     def _named_secrets(cls, headers: Any, info: ValidationInfo) -> Any:
-        for name, value in headers.items() if isinstance(headers, dict) else ():
-            if not isinstance(value, str) or re.search(r"[\r\n\0]", value):
-                raise mistake("one line of text is wanted (put numbers in quotes)", name)
-            if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
-                raise mistake("not a header's name", name)
-            if _SECRET_NAME.search(name) and _variable_of(value) is None:
-                raise mistake("a header that holds a secret is written as ${NAME}, its environment variable", name)
-            try:
-                _check_variable(value, info)
-            except ValueError as error:
-                raise mistake(str(error), name) from None
+        if isinstance(headers, dict):
+            environ = (info.context or {}).get("environ")
+            mistakes((name, text) for name, value in headers.items() if (text := _header_mistake(name, value, environ)))
         return headers
 
     @field_validator("request")
     @classmethod
     def _free_fields(cls, request: dict[str, Any]) -> dict[str, Any]:
-        for name, value in request.items():
-            if name in _OWN_FIELDS:
-                raise mistake(f"this field is decided by {_OWN_FIELDS[name]}", name)
-            if name not in _KNOWN_FIELDS and (hint := did_you_mean(name, _KNOWN_FIELDS, cutoff=0.9)):
-                raise mistake(f"servers ignore a misspelt field without a word{hint}", name)
-            low, high = _FIELD_LIMITS.get(name, (None, None))
-            if low is not None and high is not None and not _is_number(value, low, high):
-                raise mistake(f"a number from {low:g} to {high:g} is wanted", name)
+        mistakes((name, text) for name, value in request.items() if (text := _field_mistake(name, value)))
         return request
 
     @field_validator("tokenizer")
@@ -244,7 +268,3 @@ def _read_variable(text: str, environ: Mapping[str, str]) -> str:
     if not environ.get(name):
         raise InputError(f"the environment variable {name}, named in the scenario, is not set")
     return environ[name]
-
-
-def _is_number(value: Any, low: float, high: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, get_args
 
-from pydantic import GetCoreSchemaHandler, ValidationError
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 _UNITS = {"ms": 0.001, "s": 1, "sec": 1, "secs": 1, "seconds": 1, "m": 60, "min": 60, "minutes": 60, "h": 3600}
 _NUMBER_WITH_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+
+class Model(BaseModel):
+    """Immutable, and every unknown key is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
 def mistake(text: str, *at: str | int) -> PydanticCustomError:
@@ -24,10 +30,22 @@ def mistake(text: str, *at: str | int) -> PydanticCustomError:
     return PydanticCustomError("mistake", "{text}", {"text": text, "at": at})
 
 
+def mistakes(found: Iterable[tuple[str, str]]) -> None:
+    """Raises one error for each (key, text), if there is any; for keys of the mapping being validated."""
+    lines = [InitErrorDetails(type=mistake(text), loc=(key,), input=None) for key, text in found]
+    if lines:
+        raise ValidationError.from_exception_data("mistakes", lines)
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The known word that ``word`` was probably meant to be."""
+    return next(iter(difflib.get_close_matches(word.lower(), sorted(known), n=1, cutoff=cutoff)), None)
+
+
 def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """`` (did you mean 'users'?)``, or nothing where no known word is close."""
-    close = difflib.get_close_matches(word.lower(), sorted(known), n=1, cutoff=cutoff)
-    return f" (did you mean '{close[0]}'?)" if close else ""
+    close = nearest(word, known, cutoff)
+    return f" (did you mean '{close}'?)" if close else ""
 
 
 def plain(number: float) -> str:
@@ -35,7 +53,15 @@ def plain(number: float) -> str:
     return str(int(number)) if number == int(number) else str(number)
 
 
-def _guarded(inner: core_schema.CoreSchema, explain: Any) -> core_schema.CoreSchema:
+def without_unit(value: Any) -> str:
+    """`` (write 300)`` for ``5m``; nothing where the value is no number with a known unit."""
+    found = _NUMBER_WITH_UNIT.fullmatch(value.lower()) if isinstance(value, str) else None
+    if not found or found[2] not in _UNITS:
+        return ""
+    return f" (write {plain(round(float(found[1]) * _UNITS[found[2]], 6))})"
+
+
+def _guarded(inner: core_schema.CoreSchema, explain: Callable[[Any], str]) -> core_schema.CoreSchema:
     def check(value: Any, validate: core_schema.ValidatorFunctionWrapHandler) -> Any:
         try:
             return validate(value)
@@ -84,39 +110,39 @@ class Seconds(Number):
     """A duration: a bare number, because the unit is in the key's name."""
 
     def explain(self, value: Any) -> str:
-        found = _NUMBER_WITH_UNIT.fullmatch(value.lower()) if isinstance(value, str) else None
-        hint = ""
-        if found and found[2] in _UNITS:
-            hint = f" (write {plain(float(found[1]) * _UNITS[found[2]])})"
-        return f"seconds are wanted: a number {self.limits}, without a unit{hint}"
+        return f"seconds are wanted: a number {self.limits}, without a unit{without_unit(value)}"
 
 
 @dataclass(frozen=True)
 class Text:
-    """Printable text; ``form`` describes ``pattern`` to a person."""
+    """Printable text, on one line unless ``lines``; ``form`` describes ``pattern`` to a person."""
 
     form: str = "text"
-    pattern: str = r"\S(?:.*\S)?"
+    pattern: str = r"(?s).*"
     longest: int = 1000
-    flags: re.RegexFlag = field(default=re.RegexFlag(0))
+    lines: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         inner = core_schema.str_schema(strict=True, min_length=1, max_length=self.longest)
 
-        def explain(value: Any) -> str:
-            quote = "" if isinstance(value, str) else " (put it in quotes)"
-            return f"{self.form} of 1 to {self.longest} characters is wanted{quote}"
-
-        def check(value: Any, validate: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        def check(value: Any, validate: core_schema.ValidatorFunctionWrapHandler) -> str:
             try:
-                text = validate(value)
+                text: str = validate(value)
             except ValidationError:
-                raise mistake(explain(value)) from None
-            if not re.fullmatch(self.pattern, text, self.flags):
-                raise mistake(explain(value))
+                raise mistake(self._explain(value)) from None
+            printable = self.lines or text.isprintable()
+            if not printable or not text.strip() or not re.fullmatch(self.pattern, text):
+                raise mistake(self._explain(value))
             return text
 
         return core_schema.no_info_wrap_validator_function(check, inner)
+
+    def _explain(self, value: Any) -> str:
+        quote = " (put it in quotes)" if isinstance(value, bool | int | float) else ""
+        length = (
+            "" if isinstance(value, str) and len(value) <= self.longest else f" of at most {self.longest} characters"
+        )
+        return f"{self.form}{length} is wanted{quote}"
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
-from tokenswarm.distributions import Distribution, Fixed, Model, within
+from tokenswarm.distributions import Distribution, Fixed, Within
 from tokenswarm.target_settings import ExistingFile
-from tokenswarm.wanted import Number, OneOf, Seconds, Switch, Text, Whole, did_you_mean, mistake
+from tokenswarm.wanted import Model, Number, OneOf, Seconds, Switch, Text, Whole, did_you_mean, mistake
 
 KINDS = ("chat",)
 KINDS_TO_COME = ("agentic", "captioning")
@@ -16,7 +16,7 @@ KINDS_TO_COME = ("agentic", "captioning")
 Name = Annotated[str, Text("a name", longest=64)]
 Users = Annotated[int, Whole(1, 100_000)]
 Count = Annotated[int, Whole(1, 10_000_000)]
-Tokens = Annotated[Distribution, within(1, 10_000_000, whole=True)]
+Tokens = Annotated[Distribution, Within(1, 10_000_000, whole=True)]
 
 
 class PromptFile(Model):
@@ -49,7 +49,7 @@ class ChatTraffic(Model):
         default="words",
         description="words: natural-looking text; random_ids: random token ids; or a file.",
     )
-    turns: Annotated[Distribution, within(1, 10_000, whole=True)] = Field(
+    turns: Annotated[Distribution, Within(1, 10_000, whole=True)] = Field(
         default=Fixed(fixed=1), description="Requests in a session; the model's answers stay in the history."
     )
     input_tokens: Tokens = Field(
@@ -59,13 +59,13 @@ class ChatTraffic(Model):
     output_tokens: Tokens = Field(
         default=Fixed(fixed=128), description="Asked length of an answer in tokens (max_tokens)."
     )
-    think_time_s: Annotated[Distribution, within(0, 86_400)] = Field(
+    think_time_s: Annotated[Distribution, Within(0, 86_400, unit="of seconds ")] = Field(
         default=Fixed(fixed=0), description="Pause before each further turn of a session, in seconds."
     )
     ignore_eos: Annotated[bool, Switch()] = Field(
         default=True, description="Let the model run to the asked length, where the server can; false: natural ends."
     )
-    system_prompt: Annotated[str, Text("text", longest=1_000_000, pattern=r"(?s).*\S.*")] | None = Field(
+    system_prompt: Annotated[str, Text(longest=500_000, lines=True)] | None = Field(
         default=None, description="Text of a system message that begins every session."
     )
 
@@ -105,8 +105,18 @@ def _as_levels(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
+def _add_requests(schema: dict[str, Any]) -> None:
+    description = "Another word for sessions, where every session has one turn."
+    schema["properties"]["requests"] = schema["properties"]["sessions"] | {
+        "title": "Requests",
+        "description": description,
+    }
+
+
 class Closed(Model):
     """Closed loop: each user starts its next session when the last one has ended."""
+
+    model_config = ConfigDict(json_schema_extra=_add_requests)
 
     users: Annotated[
         tuple[Users, ...],
@@ -116,6 +126,7 @@ class Closed(Model):
     sessions: Annotated[Sessions | None, BeforeValidator(_as_sessions, json_schema_input_type=Count | Sessions)] = (
         Field(
             default=None,
+            validation_alias=AliasChoices("sessions", "requests"),
             description="Measured sessions of a level, exactly: a number, or per_user and at_least.",
         )
     )

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.nodes import MappingNode, Node, ScalarNode
 
 Path = tuple[str | int, ...]
 
 _MOST_NODES = 20_000  # aliases of aliases can make millions of values from a few lines
 _DEEPEST = 40
 _READ_OTHERWISE = re.compile(r"[-+]?(?:0[0-7_]+|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)")
+_TAG = "the tag {} is not supported; plain values only"
 _PREFIX = "tag:yaml.org,2002:"
 
 
@@ -50,6 +51,16 @@ class YamlSource:
             path = path[:-1]
         return path
 
+    def value(self, path: Path) -> Any:
+        """What stands at ``path``, or None."""
+        value = self.data
+        for step in path:
+            try:
+                value = value[step]
+            except (LookupError, TypeError):
+                return None
+        return value
+
     def line(self, path: Path) -> int:
         return self.lines.get(self.existing(path), 1)
 
@@ -70,7 +81,7 @@ def read_yaml(text: str) -> YamlSource:
         return source
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        source.problems.append(Problem(line, (), f"not YAML: the character {error.character!r} is not allowed"))
+        source.problems.append(Problem(line, (), f"not YAML: the character {error.character:#04x} is not allowed"))
         return source
     except RecursionError:
         source.problems.append(Problem(1, (), f"nested deeper than {_DEEPEST} levels"))
@@ -78,7 +89,10 @@ def read_yaml(text: str) -> YamlSource:
     if root is None:
         source.problems.append(Problem(1, (), "the file is empty"))
         return source
-    source.data = _Builder(source).value(root, ())
+    try:
+        source.data = _Builder(source).value(root, ())
+    except _TooMuch as too_much:
+        source.problems = [too_much.problem]
     return source
 
 
@@ -94,28 +108,41 @@ def _syntax_problem(error: yaml.MarkedYAMLError, text: str) -> Problem:
     return Problem(line, (), f"not YAML:{context}{',' if context else ''} {error.problem}")
 
 
+class _TooMuch(Exception):
+    """Stops reading a text that only a mistake or malice can have written."""
+
+    def __init__(self, node: Node, text: str) -> None:
+        super().__init__(text)
+        self.problem = Problem(node.start_mark.line + 1, (), text)
+
+
 class _Builder:
     """Turns nodes into plain data and notes lines, texts and problems on the way."""
 
     def __init__(self, source: YamlSource) -> None:
         self._source = source
         self._nodes = 0
+        self._open: list[Node] = []  # the mappings and lists around the current value
 
     def value(self, node: Node, path: Path) -> Any:
         self._source.lines.setdefault(path, node.start_mark.line + 1)
         self._nodes += 1
-        if self._nodes > _MOST_NODES or len(path) > _DEEPEST:
-            if self._nodes <= _MOST_NODES + 1:
-                self._tell(node, path, f"more than {_MOST_NODES} values, or nested deeper than {_DEEPEST} levels")
-                self._nodes = _MOST_NODES + 2
+        if self._nodes > _MOST_NODES:
+            raise _TooMuch(node, f"more than {_MOST_NODES} values")
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, path)
+        if len(path) > _DEEPEST or node in self._open:
+            raise _TooMuch(node, f"nested deeper than {_DEEPEST} levels, or an alias inside itself")
+        if node.tag not in (f"{_PREFIX}map", f"{_PREFIX}seq"):
+            self._tell(node, path, _TAG.format(node.tag))
             return None
-        match node:
-            case MappingNode():
-                return dict(self._entries(node, path))
-            case SequenceNode():
-                return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-            case _:
-                return self._scalar(node, path)
+        self._open.append(node)
+        if isinstance(node, MappingNode):
+            value: Any = dict(self._entries(node, path))
+        else:
+            value = [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        self._open.pop()
+        return value
 
     def _entries(self, node: MappingNode, path: Path) -> Iterator[tuple[str, Any]]:
         first_line: dict[str, int] = {}
@@ -162,7 +189,7 @@ class _Builder:
                 return yaml.constructor.SafeConstructor().construct_yaml_int(node)
             case "float":
                 return yaml.constructor.SafeConstructor().construct_yaml_float(node)
-        self._tell(node, path, f"the tag {node.tag} is not supported; plain values only")
+        self._tell(node, path, _TAG.format(node.tag))
         return None
 
     def _tell(self, node: Node, path: Path, text: str) -> None:
