@@ -1,0 +1,344 @@
+"""One open socket under gevent: its read watcher, its clock and its time limits.
+
+A greenlet that waits for an answer sleeps until the answer has ended. The bytes are read by a callback of the event
+loop, which keeps each read with its stamp and does nothing else: no switch of greenlets, no parsing until the end or
+until much has gathered. On plain http under Linux the stamp is the kernel's own receive time, so that it holds
+even where this process reads late.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+import sys
+from collections.abc import Callable
+from functools import cache
+from time import perf_counter
+from typing import Any, Literal, Protocol
+
+import gevent
+import gevent.ssl
+from gevent import monkey
+from geventhttpclient.connectionpool import ConnectionPool, SSLConnectionPool
+
+from tokenswarm.endpoint import Endpoint
+from tokenswarm.errors import ErrorKind
+from tokenswarm.reception import Reception, ResponseParser
+
+Clock = Literal["kernel", "watcher"]
+
+# Linux, every architecture Python wheels exist for. The control message carries a struct timespec of two longs.
+SO_TIMESTAMPNS = 35
+HAS_KERNEL_CLOCK = sys.platform == "linux" and struct.calcsize("l") == 8
+
+_READ_SIZE = 65536
+_BIG_READ = 2048  # bytes: above it reads are worth decoding at once
+_BATCH = 128  # reads kept undecoded; with the limit above at most 256 KiB
+_LAST_BYTES = b"\r\n\r\n"  # a chunked body always ends in these
+
+_poll = monkey.get_original("select", "poll")
+_READABLE = select.POLLIN | select.POLLHUP | select.POLLERR
+
+
+class Timeouts(Protocol):
+    """Seconds. ``first_byte_s`` runs from sending to the first byte of the body, ``idle_s`` between any two reads."""
+
+    @property
+    def connect_s(self) -> float: ...
+    @property
+    def first_byte_s(self) -> float: ...
+    @property
+    def idle_s(self) -> float: ...
+    @property
+    def total_s(self) -> float: ...
+
+
+class Tls(Protocol):
+    """``ca_file`` is trusted instead of the system's certificates; without ``verify`` everything is."""
+
+    @property
+    def verify(self) -> bool: ...
+    @property
+    def ca_file(self) -> Any: ...
+
+
+class LimitPassed(Exception):
+    """One of the time limits of a request, as the kind of failure that it is."""
+
+    def __init__(self, kind: ErrorKind, limit_s: float) -> None:
+        super().__init__(f"{kind.value.replace('_', ' ')} of {limit_s:g} s")
+        self.kind = kind
+
+
+class Connection:
+    """For one request at a time. ``alive`` says whether it may serve the next one."""
+
+    __slots__ = (
+        "_eager",
+        "_greenlet",
+        "_hub",
+        "_limits",
+        "_marks",
+        "_on_readable",
+        "_outcome",
+        "_poller",
+        "_read",
+        "_reads",
+        "_reception",
+        "_sock",
+        "_timer",
+        "_times",
+        "_watcher",
+        "_write",
+        "alive",
+        "clock",
+        "fresh",
+        "parser",
+    )
+
+    def __init__(self, sock: Any, limits: Timeouts, clock: Clock) -> None:
+        self._sock = sock
+        self._limits = limits
+        self.clock = clock
+        self.parser = ResponseParser()
+        self.alive = True
+        self.fresh = True  # no request has been sent on it
+        self._hub = gevent.get_hub()
+        self._greenlet: Any = None
+        self._reception: Reception | None = None
+        self._outcome: BaseException | bool = True
+        self._eager = True
+        self._reads: list[bytes] = []
+        self._times: list[float] = []
+        self._marks: list[Any] = []
+        self._timer: Any = None
+        self._on_readable = self._setup(sock, clock)
+        self._poller = _poll()
+        self._poller.register(sock.fileno(), _READABLE)
+        self._watcher = self._hub.loop.io(sock.fileno(), 1)
+        self._watcher.start(self._on_readable)
+
+    def _setup(self, sock: Any, clock: Clock) -> Callable[[], None]:
+        if isinstance(sock, gevent.ssl.SSLSocket):
+            self._write, self._read = sock._sslobj.write, sock._sslobj.read
+            return self._on_tls_bytes
+        raw = sock._sock  # the plain socket under gevent's, which is non-blocking
+        self._write = raw.send
+        if clock == "kernel":
+            raw.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            self._read = raw.recvmsg
+            return self._on_stamped_bytes
+        self._read = raw.recv
+        return self._on_bytes
+
+    def exchange(self, request: bytes, reception: Reception) -> None:
+        """Writes the request and waits until the answer has ended properly. Raises what ended it otherwise."""
+        self._reception = reception
+        self._outcome = False
+        self._greenlet = gevent.getcurrent()
+        if self._timer is None:
+            limits = self._limits
+            self._arm(min(limits.first_byte_s, limits.idle_s, limits.total_s))
+        try:
+            reception.begin()
+            self._send(request)
+            while not self._outcome:
+                self._hub.switch()
+        finally:
+            self._greenlet = self._reception = None
+            self._eager = True
+            self.fresh = False
+            if self._outcome is not True or not reception.reusable:
+                self.close()
+        if self._outcome is not True:
+            raise self._outcome  # type: ignore[misc]
+
+    def is_fit(self) -> bool:
+        """Also sees a close by the server that has arrived while no greenlet let the event loop run."""
+        if self.alive and self._poller.poll(0):
+            self._on_readable()
+        return self.alive
+
+    def close(self) -> None:
+        """Idempotent; the watcher ends before the descriptor's number can be used again."""
+        if not self.alive:
+            return
+        self.alive = False
+        self._watcher.stop()
+        self._watcher.close()
+        self._stop_timer()
+        self._sock.close()
+
+    def _send(self, request: bytes) -> None:
+        """A failed write is told by the read side: a server may have answered before it closed."""
+        try:
+            written = self._write(request)
+            if written == len(request):
+                return
+            rest = memoryview(request)[written:]
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            rest = memoryview(request)
+        except OSError:
+            return
+        self._sock.settimeout(self._limits.first_byte_s)
+        try:
+            self._sock.sendall(rest)
+        except TimeoutError:
+            raise LimitPassed(ErrorKind.FIRST_BYTE_TIMEOUT, self._limits.first_byte_s) from None
+        except OSError:
+            return
+
+    def _on_stamped_bytes(self) -> None:
+        try:
+            data, marks, _, _ = self._read(_READ_SIZE, 64)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        self._times.append(perf_counter())
+        self._reads.append(data)
+        self._marks.append(marks)
+        if self._eager or not 4 <= len(data) <= _BIG_READ or data[-4:] == _LAST_BYTES or len(self._reads) >= _BATCH:
+            self._digest()
+
+    def _on_bytes(self) -> None:
+        try:
+            data = self._read(_READ_SIZE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(error)
+            return
+        self._times.append(perf_counter())
+        self._reads.append(data)
+        if self._eager or not 4 <= len(data) <= _BIG_READ or data[-4:] == _LAST_BYTES or len(self._reads) >= _BATCH:
+            self._digest()
+
+    def _on_tls_bytes(self) -> None:
+        """Until the TLS layer holds nothing more: it may have decrypted several records of one arrival."""
+        try:
+            while True:
+                self._reads.append(self._read(_READ_SIZE))
+                self._times.append(perf_counter())
+                if not self._reads[-1]:
+                    break
+        except ssl.SSLWantReadError:
+            pass
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            self._reads.append(b"")
+            self._times.append(perf_counter())
+        except OSError as error:
+            self._end(error)
+            return
+        if self._reads:
+            self._digest()
+
+    def _digest(self) -> None:
+        """Hands what was read to the parser and the decoder."""
+        reads, times, marks = self._reads, self._times, self._marks
+        self._reads, self._times, self._marks = [], [], []
+        reception = self._reception
+        if reception is None:  # closed by the server between two requests, or bytes nobody asked for
+            self.close()
+            return
+        if self._outcome:
+            reception.reusable = False
+            return
+        try:
+            complete = reception.add(reads, times, marks)
+        except Exception as error:  # noqa: BLE001 - boundary: the event loop would only print it
+            self._end(error)
+            return
+        self._eager = reception.eager
+        if complete:
+            self._end(True)
+
+    def _end(self, outcome: BaseException | bool) -> None:
+        """Wakes the waiting greenlet after the other descriptors that are ready now have been read."""
+        if self._reception is None:
+            self.close()
+        elif not self._outcome:
+            self._outcome = outcome
+            self._hub.loop.run_callback(self._wake)
+
+    def _wake(self) -> None:
+        if self._greenlet is not None:
+            self._greenlet.switch()
+
+    def _arm(self, seconds: float) -> None:
+        self._timer = self._hub.loop.timer(max(seconds, 0.001), ref=False)
+        self._timer.start(self._on_timer)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer.close()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        """One timer serves many requests: it looks what is due when it fires, instead of being set for each request."""
+        self._stop_timer()
+        if self._reads:
+            self._digest()
+        reception = self._reception
+        if reception is None or self._outcome:
+            return
+        kind, limit_s, due_s = reception.due(self._limits)
+        left_s = due_s - perf_counter()
+        if left_s <= 0:
+            self._end(LimitPassed(kind, limit_s))
+        else:
+            self._arm(min(left_s, self._limits.idle_s))
+
+
+class Dialer:
+    """Opens connections to one server: name resolution, all its addresses in turn, TLS, and one limit over it all."""
+
+    def __init__(self, endpoint: Endpoint, limits: Timeouts, tls: Tls, clock: Clock | None = None) -> None:
+        self._limits = limits
+        plain = endpoint.scheme == "http"
+        self._clock: Clock = "kernel" if HAS_KERNEL_CLOCK and plain and clock != "watcher" else "watcher"
+        address = (endpoint.host, endpoint.port, endpoint.host, endpoint.port)
+        options = {"size": 1, "connection_timeout": limits.connect_s, "network_timeout": None}
+        self._pool = (
+            ConnectionPool(*address, **options)
+            if plain
+            else SSLConnectionPool(
+                *address,
+                insecure=not tls.verify,
+                ssl_context_factory=_context_factory(tls.verify, str(tls.ca_file or "")),
+                **options,
+            )
+        )
+
+    def open(self) -> Connection:
+        """Raises the ``OSError`` of the first address that failed; ``TimeoutError`` beyond ``connect_s``."""
+        with gevent.Timeout(self._limits.connect_s, TimeoutError("connect timed out")):
+            sock = self._pool._create_socket()
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return Connection(sock, self._limits, self._clock)
+        except BaseException:
+            sock.close()
+            raise
+
+
+@cache
+def _context_factory(verify: bool, ca_file: str) -> Callable[..., Any]:
+    """Certificates are read once for all connections: it takes tens of milliseconds."""
+    made: list[Any] = []
+
+    def factory(cafile: str | None = None) -> Any:
+        if not made:
+            context = gevent.ssl.create_default_context(cafile=ca_file or cafile)
+            if not verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            context.set_alpn_protocols(["http/1.1"])
+            made.append(context)
+        return made[0]
+
+    return factory

@@ -1,0 +1,344 @@
+"""What OpenAI-compatible servers speak: request bodies out; token events, usage, finish and errors in.
+
+One decoder serves vLLM, SGLang, llama.cpp, TGI, Ollama, LiteLLM, TensorRT-LLM, Azure and transformers. Usual chunks
+are decoded into typed structs; whatever does not fit those goes through plain JSON and is brought into their form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from tokenswarm.endpoint import Api
+from tokenswarm.sse import Event
+from tokenswarm.toolcalls import CallDelta, FunctionDelta, ToolCall, ToolCalls
+
+
+class _Delta(msgspec.Struct, gc=False):
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[CallDelta] | None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct, gc=False):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None  # SGLang
+    prompt_cache_hit_tokens: int | None = None  # DeepSeek
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class _Head(msgspec.Struct, gc=False):
+    id: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+_decode_head = msgspec.json.Decoder(_Head).decode
+_NO_DELTA = _Delta()
+
+
+class AnswerDecoder:
+    """The facts of one streamed answer, from the events of :class:`tokenswarm.sse.EventDecoder`.
+
+    A *token event* carries non-empty text, reasoning, or a tool-call delta with a name or arguments.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.finish_reason: str | None = None
+        self.done = False  # [DONE] came
+        self.prompt_tokens: int | None = None
+        self.cached_tokens: int | None = None
+        self.output_tokens: int | None = None  # by usage
+        self.reasoning_tokens: int | None = None
+        self.request_id: str | None = None
+        self.error: str | None = None
+        self.error_type: str | None = None
+        self.malformed: str | None = None  # the beginning of the first event that is no JSON object
+        self.events = 0
+        self.token_times: list[float] = []
+        self.first_output_s: float | None = None
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: ToolCalls | None = None
+        self._counted: list[int] = []  # completion_tokens of the running usage, one a token event that had it
+
+    @property
+    def text(self) -> str:
+        return _joined(self._text)
+
+    @property
+    def reasoning(self) -> str:
+        return _joined(self._reasoning)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        return self._calls.finished() if self._calls else []
+
+    @property
+    def per_event_tokens(self) -> list[int] | None:
+        """Tokens of each token event, by the differences of a usage that came with every one of them."""
+        if not self._counted or len(self._counted) != len(self.token_times):
+            return None
+        tokens = [after - before for before, after in zip([0, *self._counted], self._counted, strict=False)]
+        return tokens if min(tokens) >= 0 else None
+
+    @property
+    def complete(self) -> bool:
+        return self.done or self.finish_reason is not None
+
+    def add(self, events: Iterable[Event]) -> None:
+        for at, payload in events:
+            if payload == b"[DONE]":
+                self.done = True
+                continue
+            self.events += 1
+            try:
+                chunk = _decode(payload)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self._add_odd(at, payload)
+                continue
+            if self.request_id is None:
+                self.request_id = _decode_id(payload)
+            if chunk.choices:
+                self._add_chunk(at, chunk)
+            elif chunk.usage is not None and chunk.error is None:
+                self._add_usage(chunk.usage)
+            else:
+                self._add_odd(at, payload)
+
+    def _add_chunk(self, at: float, chunk: _Chunk) -> None:
+        tokens_before = len(self.token_times)
+        for choice in chunk.choices or ():
+            delta = choice.delta or _NO_DELTA
+            content = delta.content or choice.text
+            if content:
+                self._text.append(content)
+            called = delta.tool_calls is not None and self._add_calls(delta.tool_calls)
+            thought = (delta.reasoning or delta.reasoning_content) and self._add_reasoning(delta)
+            if content or called or thought:
+                if len(self.token_times) == tokens_before:
+                    self.token_times.append(at)
+                if self.first_output_s is None and (content or called):
+                    self.first_output_s = at
+            if choice.finish_reason:
+                self.finish_reason = choice.finish_reason
+        if chunk.usage is not None:
+            self._add_usage(chunk.usage)
+            if chunk.usage.completion_tokens is not None and len(self.token_times) > tokens_before:
+                self._counted.append(chunk.usage.completion_tokens)
+        if chunk.error is not None:
+            self._add_error(chunk.error, None)
+
+    def _add_reasoning(self, delta: _Delta) -> bool:
+        """Some gateways fill both fields with the same text; it counts once."""
+        if delta.reasoning:
+            self._reasoning.append(delta.reasoning)
+        if delta.reasoning_content and delta.reasoning_content != delta.reasoning:
+            self._reasoning.append(delta.reasoning_content)
+        return True
+
+    def _add_calls(self, deltas: list[CallDelta]) -> bool:
+        if self._calls is None:
+            self._calls = ToolCalls()
+        return self._calls.add(deltas)
+
+    def _add_usage(self, usage: _Usage) -> None:
+        """The latest usage holds: it is cumulative where it comes with every chunk."""
+        before = usage.prompt_tokens_details
+        after = usage.completion_tokens_details
+        cached = before.cached_tokens if before else None
+        reasoning = after.reasoning_tokens if after else None
+        self.prompt_tokens = _first(usage.prompt_tokens, self.prompt_tokens)
+        self.output_tokens = _first(usage.completion_tokens, self.output_tokens)
+        self.cached_tokens = _first(cached, usage.prompt_cache_hit_tokens, self.cached_tokens)
+        self.reasoning_tokens = _first(reasoning, usage.reasoning_tokens, self.reasoning_tokens)
+
+    def _add_odd(self, at: float, payload: bytes) -> None:
+        """An event outside the usual form: errors, other field types, text that is not quite UTF-8, no JSON at all."""
+        try:
+            event = json.loads(payload.decode("utf-8", "replace"))
+        except ValueError:
+            event = None
+        if not isinstance(event, dict):
+            if self.malformed is None:
+                self.malformed = payload[:200].decode("utf-8", "replace")
+            return
+        if self.request_id is None and isinstance(event.get("id"), str):
+            self.request_id = event["id"] or None
+        error = _error_of(event)
+        if error is not None:
+            self._add_error(error, event)
+        self._add_chunk(at, _chunk_of(event))
+
+    def _add_error(self, error: Any, event: dict[str, Any] | None) -> None:
+        if self.error is None:
+            self.error = error_text(error)
+            source = error if isinstance(error, dict) else event or {}
+            kind = source.get("type") or source.get("error_type") or source.get("code")
+            self.error_type = str(kind) if kind else None
+
+
+def error_text(error: Any) -> str:
+    """One line out of the shapes in which servers put an error: text, ``message``, ``detail``, nested ``error``."""
+    if isinstance(error, dict):
+        for key in ("message", "detail", "error"):
+            if error.get(key):
+                return error_text(error[key])
+    return error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+
+
+def chat_body(
+    model: str,
+    messages: list[dict[str, Any]],
+    *,
+    max_tokens: int,
+    ignore_eos: bool = False,
+    extra: dict[str, Any] | None = None,
+) -> bytes:
+    """JSON of a streaming chat completion; ``extra`` comes last and wins."""
+    return _body({"model": model, "messages": messages}, max_tokens, ignore_eos, extra)
+
+
+def completion_body(
+    model: str,
+    prompt: str | list[int],
+    *,
+    max_tokens: int,
+    ignore_eos: bool = False,
+    extra: dict[str, Any] | None = None,
+) -> bytes:
+    """JSON of a streaming completion; the prompt is text or token ids."""
+    return _body({"model": model, "prompt": prompt}, max_tokens, ignore_eos, extra)
+
+
+def _body(start: dict[str, Any], max_tokens: int, ignore_eos: bool, extra: dict[str, Any] | None) -> bytes:
+    body = start | {"max_tokens": max_tokens, "stream": True, "stream_options": {"include_usage": True}}
+    if ignore_eos:
+        body["ignore_eos"] = True
+    return msgspec.json.encode(body | extra if extra else body)
+
+
+def _decode_id(payload: bytes) -> str | None:
+    try:
+        return _decode_head(payload).id or None
+    except msgspec.DecodeError:
+        return None
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _joined(parts: list[str]) -> str:
+    """Two halves of a surrogate pair, sent in two events as ``\\ud83e`` and ``\\udd80``, become one character."""
+    text = "".join(parts)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _error_of(event: dict[str, Any]) -> Any:
+    """The error an event without usable choices tells of, ``None`` where it is something else."""
+    if event.get("error") is not None:
+        return event["error"]
+    if event.get("object") == "error":
+        return event
+    if not event.get("choices") and isinstance(event.get("message"), str) and ("code" in event or "type" in event):
+        return event
+    return event.get("detail") if not event.get("choices") and "id" not in event else None
+
+
+def _chunk_of(event: dict[str, Any]) -> _Chunk:
+    choices = event.get("choices")
+    usage = event.get("usage")
+    return _Chunk(
+        choices=[_choice_of(choice) for choice in choices if isinstance(choice, dict)]
+        if isinstance(choices, list)
+        else None,
+        usage=_usage_of(usage) if isinstance(usage, dict) else None,
+    )
+
+
+def _choice_of(choice: dict[str, Any]) -> _Choice:
+    delta = choice.get("delta")
+    finish = choice.get("finish_reason")
+    return _Choice(
+        delta=_delta_of(delta) if isinstance(delta, dict) else None,
+        text=_text_of(choice.get("text")),
+        finish_reason=None if finish is None else str(finish),
+    )
+
+
+def _delta_of(delta: dict[str, Any]) -> _Delta:
+    calls = delta.get("tool_calls")
+    if isinstance(calls, dict):  # older TGI
+        calls = [calls]
+    return _Delta(
+        content=_text_of(delta.get("content")),
+        reasoning=_text_of(delta.get("reasoning")),
+        reasoning_content=_text_of(delta.get("reasoning_content")),
+        tool_calls=[_call_of(call) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else None,
+    )
+
+
+def _text_of(value: Any) -> str | None:
+    """Text as such or as a list of parts."""
+    if isinstance(value, list):
+        parts = (part.get("text") if isinstance(part, dict) else part for part in value)
+        return "".join(part for part in parts if isinstance(part, str))
+    return value if isinstance(value, str) else None
+
+
+def _call_of(call: dict[str, Any]) -> CallDelta:
+    function = call.get("function")
+    function = function if isinstance(function, dict) else {}
+    index, identity, arguments = call.get("index"), call.get("id"), function.get("arguments")
+    return CallDelta(
+        index=index if isinstance(index, int) else None,
+        id=None if identity is None else str(identity),
+        function=FunctionDelta(
+            name=_text_of(function.get("name")),
+            arguments=arguments if arguments is None or isinstance(arguments, str) else json.dumps(arguments),
+        ),
+    )
+
+
+def _usage_of(usage: dict[str, Any]) -> _Usage:
+    numbers = {name: _count(usage.get(name)) for name in _Usage.__struct_fields__[:4]}
+    details = {
+        name: _Details(
+            cached_tokens=_count(found.get("cached_tokens")), reasoning_tokens=_count(found.get("reasoning_tokens"))
+        )
+        for name in _Usage.__struct_fields__[4:]
+        if isinstance(found := usage.get(name), dict)
+    }
+    return _Usage(**numbers, **details)
+
+
+def _count(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) and value == value else None

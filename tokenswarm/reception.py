@@ -1,0 +1,228 @@
+"""One response as it comes in: stamps, HTTP framing, content coding, and the decoder behind them."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from time import perf_counter, time_ns
+from typing import TYPE_CHECKING, Any
+
+from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
+
+from tokenswarm.errors import ErrorKind
+from tokenswarm.protocols import AnswerDecoder
+from tokenswarm.sse import EventDecoder
+
+if TYPE_CHECKING:
+    from tokenswarm.connection import Timeouts
+    from tokenswarm.endpoint import Api
+
+_timespec = struct.Struct("@ll").unpack
+_HEAD_LIMIT = 131072
+_KEPT_BODY = 65536  # bytes of a body that is no event stream
+
+
+class CutShort(Exception):
+    """The connection was closed before the response had ended."""
+
+
+class ResponseParser(HTTPResponseParser):
+    """llhttp; one object serves all responses of a connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bodies: list[bytearray] = []
+        self.names: list[str] = []
+        self.values: list[str] = []
+        self._on_body = self.bodies.append
+        self._on_header_field = self.names.append
+        self._on_header_value = self.values.append
+        self.headed = False
+        self.complete = False
+
+    def _on_message_begin(self) -> None:
+        self.headed = False
+
+    def _on_status(self, text: str) -> None:
+        pass
+
+    def _on_headers_complete(self) -> None:
+        if self.get_code() >= 200:
+            self.headed = True
+        else:  # an interim response; the final one follows
+            self.names.clear()
+            self.values.clear()
+
+    def _on_message_complete(self) -> None:
+        self.complete = self.headed
+
+
+class Reception:
+    """``add`` takes reads in order; afterwards the attributes are the facts of the response."""
+
+    def __init__(self, api: Api, stamped: bool, parser: ResponseParser) -> None:
+        self.answer = AnswerDecoder(api)
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.sent_s = 0.0
+        self.headers_s: float | None = None
+        self.last_s = 0.0  # stamp of the last read
+        self.lag_max_s: float | None = None
+        self.response_bytes = 0
+        self.body = b""  # beginning of a body that is no event stream
+        self.reusable = False
+        self.eager = True  # reads cannot wait: the end of the response would not be seen by its last bytes
+        self.body_begun = False
+        self._last_read_s = 0.0
+        self._stamped = stamped
+        self._parser = parser
+        self._head = b""
+        self._events: EventDecoder | None = None
+        self._inflate: Any = None
+        self._base_s = 0
+        self._offset_s = 0.0
+
+    @property
+    def begun(self) -> bool:
+        """A byte of the response has come."""
+        return self.last_s > 0.0
+
+    def begin(self) -> None:
+        """Takes the time of sending, and how far the wall clock, in which the kernel stamps, is ahead of it."""
+        parser = self._parser
+        parser.headed = parser.complete = False
+        parser.names.clear()
+        parser.values.clear()
+        parser.bodies.clear()
+        before_s = perf_counter()
+        wall_ns = time_ns()
+        self.sent_s = now_s = perf_counter()
+        if self._stamped:
+            if now_s - before_s > 2e-5:  # the process was interrupted in between
+                before_s = perf_counter()
+                wall_ns = time_ns()
+                self.sent_s = now_s = perf_counter()
+            self._base_s, nanoseconds = divmod(wall_ns, 1_000_000_000)
+            self._offset_s = nanoseconds * 1e-9 - (before_s + now_s) / 2
+
+    def add(self, reads: list[bytes], times: list[float], marks: list[Any]) -> bool:
+        """True when the response is complete. ``marks`` are the control messages of the reads, if they are stamped."""
+        stamps = self._stamps(times, marks) if marks else times
+        self._last_read_s = times[-1]
+        self.last_s = stamps[-1]
+        parser = self._parser
+        events: list[tuple[float, bytes]] = []
+        feed, bodies = parser.feed, parser.bodies
+        for data, stamp in zip(reads, stamps, strict=True):
+            try:
+                if parser.headed and data:
+                    feed(data)
+                else:
+                    self._add_head(data, stamp)
+            except HTTPParseError:
+                if not parser.complete:
+                    raise
+                parser.bodies.clear()
+                return True  # bytes after the end: the answer stands, the connection is not used again
+            if bodies:
+                body = b"".join(bodies)
+                bodies.clear()
+                self.response_bytes += len(body)
+                self.body_begun = True
+                if self._inflate is not None:
+                    body = self._inflate(body)
+                if self._events is None:
+                    if len(self.body) < _KEPT_BODY:
+                        self.body += body
+                else:
+                    events += self._events.feed(body, stamp)
+        if parser.complete:
+            self.reusable = parser.should_keep_alive()
+            if self._events is not None:
+                events += self._events.close()
+        if events:
+            self.answer.add(events)
+        return parser.complete
+
+    def due(self, limits: Timeouts) -> tuple[ErrorKind, float, float]:
+        """The limit that is reached next: its kind, its length, and when."""
+        total = (ErrorKind.TOTAL_TIMEOUT, limits.total_s, self.sent_s + limits.total_s)
+        if self.body_begun:
+            quiet = (ErrorKind.IDLE_TIMEOUT, limits.idle_s, self._last_read_s + limits.idle_s)
+        else:
+            quiet = (ErrorKind.FIRST_BYTE_TIMEOUT, limits.first_byte_s, self.sent_s + limits.first_byte_s)
+        return min(total, quiet, key=lambda limit: limit[2])
+
+    def _stamps(self, times: list[float], marks: list[Any]) -> list[float]:
+        """Kernel receive times on the monotonic clock; a read without a plausible one keeps its own time."""
+        stamps = []
+        base_s, offset_s, lag_s = self._base_s, self._offset_s, self.lag_max_s or 0.0
+        earliest_s = self.sent_s
+        for read_s, mark in zip(times, marks, strict=True):
+            if mark:
+                seconds, nanoseconds = _timespec(mark[0][2])
+                stamp = (seconds - base_s) + nanoseconds * 1e-9 - offset_s
+                if earliest_s <= stamp <= read_s:
+                    stamps.append(stamp)
+                    if read_s - stamp > lag_s:
+                        lag_s = read_s - stamp
+                    continue
+            stamps.append(read_s)
+        self.lag_max_s = lag_s
+        return stamps
+
+    def _add_head(self, data: bytes, stamp: float) -> None:
+        """The parser gets the head in one piece, so that names and values of headers come out whole."""
+        if not data:
+            if self._head:
+                self._parser.feed(self._head)
+            try:
+                self._parser.feed(b"")
+            except HTTPParseError:
+                raise CutShort("connection closed before the response had ended") from None
+            return
+        self._head += data
+        if b"\r\n\r\n" not in self._head and len(self._head) < _HEAD_LIMIT and self._head[:5] == b"HTTP/"[: len(data)]:
+            return
+        head, self._head = self._head, b""
+        parser = self._parser
+        parser.feed(head)
+        if parser.headed:
+            self.headers_s = stamp
+            self.status = parser.get_code()
+            self.headers = {name.lower(): value for name, value in zip(parser.names, parser.values, strict=False)}
+            self._open_body()
+
+    def _open_body(self) -> None:
+        headers = self.headers
+        self.eager = "chunked" not in headers.get("transfer-encoding", "").lower()
+        if self.status == 200 and "json" not in headers.get("content-type", ""):
+            self._events = EventDecoder()
+        coding = headers.get("content-encoding", "identity").lower()
+        if coding in ("gzip", "x-gzip", "deflate"):
+            self._inflate = _Inflater().feed
+        elif coding != "identity":
+            raise UnicodeError(f"content-encoding {coding} cannot be decoded")
+
+
+class _Inflater:
+    """gzip, also of several members, and both things that are called deflate."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(wbits=47)
+        self._untouched = True
+
+    def feed(self, data: bytes) -> bytes:
+        try:
+            out = self._inflate.decompress(data)
+        except zlib.error:
+            if not self._untouched:
+                raise
+            self._inflate = zlib.decompressobj(wbits=-15)
+            out = self._inflate.decompress(data)
+        self._untouched = False
+        while self._inflate.eof and self._inflate.unused_data:
+            rest = self._inflate.unused_data
+            self._inflate = zlib.decompressobj(wbits=47)
+            out += self._inflate.decompress(rest)
+        return out
