@@ -64,23 +64,27 @@ def compare(client: Sequence[Seen], server: Sequence[TruthRow]) -> Row:
     """
     truth = {row.request_id: row for row in server if row.first_token_ns is not None}
     pairs = [(mine, truth[mine.request_id]) for mine in client if mine.request_id in truth]
-    lag: list[float] = []
+    first_lag: list[float] = []
+    last_lag: list[float] = []
     ttft: list[float] = []
     true_ttft: list[float] = []
     tpot_error: list[float] = []
     for mine, true in pairs:
         first_s, last_s = true.first_token_ns * 1e-9, true.last_token_ns * 1e-9  # type: ignore[operator]
-        lag += [mine.first_token_s - first_s, mine.last_token_s - last_s]
+        first_lag.append(mine.first_token_s - first_s)
+        last_lag.append(mine.last_token_s - last_s)
         ttft.append(mine.first_token_s - mine.sent_s)
         true_ttft.append(first_s - true.received_ns * 1e-9)
         if last_s > first_s:
             tpot_error.append(abs((mine.last_token_s - mine.first_token_s) / (last_s - first_s) - 1))
     error = [mine - true for mine, true in zip(ttft, true_ttft, strict=True)]
+    lag = first_lag + last_lag
     reads = sum(mine.reads or 0 for mine in client)
     return {
         "requests": len(client),
         "known_to_server": len(pairs),
         "tokens_exact": all(mine.output_tokens == true.tokens for mine, true in pairs) if pairs else None,
+        "first_lag_p95_ms": _ms(first_lag, 0.95),
         "lag_p50_ms": _ms(lag, 0.5),
         "lag_p95_ms": _ms(lag, 0.95),
         "lag_p99_ms": _ms(lag, 0.99),

@@ -1,0 +1,204 @@
+"""One load on the reference server: a whole Locust process, started as a user starts it, or the bare client."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks import figures
+from benchmarks.build import BenchmarkError
+from benchmarks.figures import Row
+from benchmarks.process import PinnedProcess, cores
+from benchmarks.server import ReferenceServer, TruthRow
+
+READY_LIMIT_S = 60.0
+END_LIMIT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What each user does, over and over: one request of ``tokens`` tokens, served on the plan of the other fields."""
+
+    streams: int
+    tokens: int = 128
+    ttft_us: int = 50_000
+    itl_us: int = 10_000
+    in_step: bool = False
+    jitter_us: int = 10_000
+    input_tokens: int = 32
+
+    @property
+    def asked_tokens_per_s(self) -> float:
+        """What a client without any delay of its own would drive.
+
+        In step, a request that is sent at one tick gets its first token at the tick after TTFT has passed. 0 where
+        nothing is paced.
+        """
+        if not self.itl_us:
+            return 0.0
+        ttft_us = self.ttft_us + self.jitter_us / 2
+        if self.in_step:
+            ttft_us = (self.ttft_us // self.itl_us + 1) * self.itl_us
+        return self.streams * self.tokens * 1e6 / (ttft_us + (self.tokens - 1) * self.itl_us)
+
+    def reference(self) -> dict[str, Any]:
+        return {
+            "ttft_us": self.ttft_us,
+            "itl_us": self.itl_us,
+            "in_step": self.in_step,
+            "jitter_us": 0 if self.in_step else self.jitter_us,
+        }
+
+    def scenario(self, url: str, closed: Mapping[str, Any]) -> str:
+        """A scenario file with this traffic; ``closed`` is added to its load."""
+        content = {
+            "name": "bench",
+            "target": {"url": url, "request": {"reference": self.reference()}},
+            "traffic": [
+                {
+                    "name": "chat",
+                    "kind": "chat",
+                    "input_tokens": self.input_tokens,
+                    "output_tokens": self.tokens,
+                }
+            ],
+            "load": {"closed": {"users": self.streams, **closed}},
+        }
+        return yaml.safe_dump(content, sort_keys=False)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a benchmark runs: its output folder, the two cores, and what runs before the two commands."""
+
+    folder: Path
+    server_core: int
+    client_core: int
+    host: str = "127.0.0.1"
+    server_prefix: tuple[str, ...] = ()
+    client_prefix: tuple[str, ...] = ()
+
+    @classmethod
+    def at(cls, folder: Path) -> Bench:
+        server_core, client_core = cores()
+        return cls(folder, server_core, client_core)
+
+    def part(self, name: str) -> Bench:
+        """The same bench with a folder of its own, numbered where that exists."""
+        for number in range(1, 1000):
+            folder = self.folder / (name if number == 1 else f"{name}-{number}")
+            if not folder.exists():
+                folder.mkdir(parents=True)
+                return replace(self, folder=folder)
+        raise BenchmarkError(f"{self.folder}: a thousand parts named {name}")
+
+    def server(self, *options: str) -> ReferenceServer:
+        return ReferenceServer(
+            self.server_core,
+            self.folder / "server.log",
+            host=self.host,
+            options=options,
+            prefix=self.server_prefix,
+        )
+
+    def locust(
+        self, url: str, shape: Shape, closed: Mapping[str, Any], *, environment: Mapping[str, str] | None = None
+    ) -> PinnedProcess:
+        """A whole Locust process on the chat locustfile; its run folder appears under ``folder/runs``."""
+        scenario = self.folder / "scenario.yaml"
+        scenario.write_text(shape.scenario(url, closed), encoding="utf-8")
+        command = [sys.executable, "-m", "locust", "-f", "locustfiles/chat.py", "--headless"]
+        command += ["--scenario", str(scenario), "--results", str(self.folder / "runs")]
+        return self._client(command, environment)
+
+    def bare_client(self, url: str, shape: Shape, seconds: float) -> PinnedProcess:
+        """The streaming client in plain greenlets, without Locust; writes ``folder/runs/client/requests.csv``."""
+        output = self.folder / "runs" / "client"
+        output.mkdir(parents=True)
+        command = [sys.executable, "-m", "benchmarks.bare_client", url, str(shape.streams), str(shape.tokens)]
+        command += [json.dumps(shape.reference()), str(seconds), str(output)]
+        return self._client(command, None)
+
+    def _client(self, command: Sequence[str], environment: Mapping[str, str] | None) -> PinnedProcess:
+        return PinnedProcess(
+            [*self.client_prefix, *command],
+            core=self.client_core,
+            log=self.folder / "client.log",
+            environment=environment,
+        )
+
+    def run_folder(self) -> Path:
+        """The one run folder that the load has written."""
+        found = sorted((self.folder / "runs").iterdir()) if (self.folder / "runs").exists() else []
+        if len(found) != 1:
+            raise BenchmarkError(f"{self.folder / 'runs'}: one run folder was expected, {len(found)} are there")
+        return found[0]
+
+    def requests(self) -> list[dict[str, str]]:
+        with open(self.run_folder() / "requests.csv", encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+
+def wait_until(condition: Callable[[], bool], process: PinnedProcess, limit_s: float, what: str) -> None:
+    """Polls ``condition``; ``BenchmarkError`` when the process ends first or the time is up."""
+    give_up = time.monotonic() + limit_s
+    while not condition():
+        if not process.running:
+            raise BenchmarkError(f"the load ended before {what}: {process.last_line()}")
+        if time.monotonic() > give_up:
+            raise BenchmarkError(f"not within {limit_s:g} s: {what}")
+        time.sleep(0.05)
+
+
+def watch(server: ReferenceServer, process: PinnedProcess, seconds: float) -> Row:
+    """What the client costs and drives in a window of steady load: counted by the server, CPU by the kernel."""
+    cpu_s, server_cpu_s, before = process.cpu_s(), server.process.cpu_s(), server.stats()
+    time.sleep(seconds)
+    after = server.stats()
+    cpu_s, server_cpu_s = process.cpu_s() - cpu_s, server.process.cpu_s() - server_cpu_s
+    wall_s = (after["now_ns"] - before["now_ns"]) * 1e-9
+    tokens = after["tokens"] - before["tokens"]
+    requests = after["finished"] - before["finished"]
+    return {
+        "tokens_per_s": tokens / wall_s,
+        "requests_per_s": requests / wall_s,
+        "cpu_us_per_token": cpu_s * 1e6 / tokens if tokens else None,
+        "cpu_us_per_request": cpu_s * 1e6 / requests if requests else None,
+        "client_cpu": cpu_s / wall_s,
+        "server_cpu": server_cpu_s / wall_s,
+        "peak_rss_mb": process.peak_rss_mb(),
+    }
+
+
+def steady_run(bench: Bench, shape: Shape, seconds: float, *, client: str = "locust") -> tuple[Row, list[TruthRow]]:
+    """One level at steady load for ``seconds``: cost in that window, truthfulness over all its measured requests."""
+    with bench.server() as server:
+        if client == "locust":
+            closed = {"duration_s": seconds + 3, "drain_limit_s": 10}
+            process = bench.locust(server.url, shape, closed)
+        else:
+            process = bench.bare_client(server.url, shape, seconds + 3)
+        with process:
+            second_wave = 2 * shape.streams
+            wait_until(lambda: server.stats()["requests"] >= second_wave, process, READY_LIMIT_S, "the second wave")
+            row = watch(server, process, seconds)
+            code = process.wait(END_LIMIT_S)
+        truth = server.truth()
+    rows = bench.requests()
+    failed = sum(1 for row_ in rows if row_["error_kind"] not in ("", "cancelled"))
+    asked = shape.asked_tokens_per_s
+    row |= {
+        "exit_code": code,
+        "failed": failed,
+        "driven": row["tokens_per_s"] / asked if asked else None,
+        **figures.compare(figures.seen(rows), truth),
+    }
+    return row, truth
