@@ -270,7 +270,7 @@ Distribution = Annotated[
 
 @dataclass(frozen=True)
 class Within:
-    """Limits that the place of a distribution sets, whatever its shape; ``whole`` where a count is meant; ``unit`` is a phrase."""
+    """Limits that the place of a distribution sets, whatever its shape; ``whole`` where a count is meant."""
 
     low: float
     high: float

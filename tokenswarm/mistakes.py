@@ -30,16 +30,17 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, Any]) -> Iterator[Problem]:
     """Every mistake in ``error``; ``schema`` is the JSON Schema that knows the keys of each place."""
     details = error.errors(include_url=False, include_input=False)
-    misspelt = {
-        (*path[:-1], nearest(str(path[-1]), keys_at(schema, path[:-1])))
-        for path in (path_of(detail) for detail in details if detail["type"] == "extra_forbidden")
-    }
+    unknown = {path_of(detail) for detail in details if detail["type"] == "extra_forbidden"}
+    meant = {(*path[:-1], nearest(str(path[-1]), keys_at(schema, path[:-1]))) for path in unknown}
     for detail in details:
         path = path_of(detail)
-        if detail["type"] == "missing" and path in misspelt:
-            continue  # told as the unknown key that it was meant to be
-        if detail["type"] == "too_short" and source.value(path):
-            continue  # empty only because all of its items are wrong, which is told already
+        match detail["type"]:
+            case "too_short" if source.value(path):
+                continue  # empty only because all of its items are wrong, which is told already
+            case "missing" if path in meant:
+                continue  # told as the unknown key that it was meant to be
+            case "extra_forbidden" if path[-1] in keys_at(schema, path[:-1]):
+                continue  # the second of two words for one key, told by a rule
         yield Problem(source.line(path), *_told(detail, path, source, schema))
 
 

@@ -10,6 +10,7 @@ from tokenswarm.workload import Closed
 from tokenswarm.yaml_source import Path, Problem, YamlSource
 
 _AMOUNTS = ("sessions", "requests", "duration_s")
+_SESSIONS_ONLY = ("warmup_sessions", "tail", "time_limit_s")
 
 
 def broken_rules(source: YamlSource) -> Iterator[Problem]:
@@ -68,12 +69,9 @@ def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[t
         yield (*place, surplus), f"{amounts[0]} and {surplus} exclude each other; keep one"
     if "requests" in amounts and any(not _one_turn(item.get("turns", 1)) for item in classes):
         yield (*place, "requests"), "requests is for traffic of one turn a session; use sessions"
-    timed = amounts == ["duration_s"]
-    for key in ("warmup_sessions", "tail") if timed else ():
-        if key in closed:
-            yield (*place, key), f"{key} goes with sessions, not with duration_s"
-    if amounts and not timed and "warmup_s" in closed and "duration_s" not in amounts:
-        yield (*place, "warmup_s"), "warmup_s goes with duration_s; use warmup_sessions"
+    if amounts:
+        wrong, right = (_SESSIONS_ONLY, "sessions") if amounts == ["duration_s"] else (("warmup_s",), "duration_s")
+        yield from (((*place, key), f"{key} goes with {right} only") for key in wrong if closed.get(key) is not None)
 
 
 def _one_turn(turns: Any) -> bool:
