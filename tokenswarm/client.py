@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import msgspec
 from geventhttpclient._parser import HTTPParseError
@@ -19,7 +20,7 @@ from tokenswarm.endpoint import Api, Endpoint
 from tokenswarm.errors import ErrorKind
 from tokenswarm.protocols import error_text
 from tokenswarm.reception import CutShort, Reception
-from tokenswarm.records import TokenSource
+from tokenswarm.records import RequestRecord, TokenSource
 from tokenswarm.toolcalls import ToolCall
 
 _SAMPLE = 300  # characters of an error text that are kept
@@ -67,6 +68,13 @@ class Exchange(msgspec.Struct, kw_only=True):
     def ok(self) -> bool:
         return self.error_kind is None
 
+    def facts(self) -> dict[str, Any]:
+        """What goes into a ``RequestRecord``, under its names."""
+        return {name: getattr(self, name) for name in _FACTS}
+
+
+_FACTS = tuple(name for name in Exchange.__struct_fields__ if name in RequestRecord.__struct_fields__)
+
 
 class StreamingClient:
     """Sends to one operation of one server. Connections are kept; a client is meant for one user, several may share it.
@@ -104,7 +112,7 @@ class StreamingClient:
             connection.exchange(b"%b%d\r\n\r\n%b" % (self._head, len(body), body), reception)
             if connection.alive:
                 self._idle.append(connection)
-        except BaseException as error:  # boundary: every way to end is one Exchange
+        except BaseException as error:  # noqa: BLE001 - boundary: every way to end is one Exchange
             failure = error
             if not isinstance(error, Exception):
                 exchange.killed = error
