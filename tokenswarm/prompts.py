@@ -1,0 +1,83 @@
+"""The material of one class of traffic, and the source of chance for one session."""
+
+from __future__ import annotations
+
+import hashlib
+from random import Random
+
+from tokenswarm.counting import Server
+from tokenswarm.promptfile import Conversation, read_prompts
+from tokenswarm.scenario import ChatTraffic, Scenario
+from tokenswarm.survey import survey
+from tokenswarm.tokens import TokenCounter
+
+
+def session_rng(seed: int, level: int | None, phase: str, ticket: int) -> Random:
+    """The same numbers for the same ticket in every process and on every machine; different ones for every other."""
+    name = f"{seed}/{level}/{phase}/{ticket}".encode()
+    return Random(int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "big"))
+
+
+class Material:
+    """Makes the user messages of one class. Small and quick: no request, no file access once it exists.
+
+    ``reused`` counts the sessions that got a conversation of the file which had been used up.
+    """
+
+    def __init__(self, traffic: ChatTraffic, counter: TokenCounter, *, seed: int = 7, api: str = "chat") -> None:
+        """Reads a prompt file where one is named; raises ``InputError`` or ``ScenarioError`` where it is unusable."""
+        self.counter = counter
+        self.api = api
+        self.system = traffic.system_prompt
+        self.random = traffic.prompts == "random_ids"
+        self.sends_ids = self.random and api == "completions" and traffic.turns.highest == 1 and not self.system
+        self.conversations: list[Conversation] = []
+        self.skipped = 0
+        self.reused = 0
+        self._used: set[int] = set()
+        if not isinstance(traffic.prompts, str):
+            self.conversations, self.skipped = read_prompts(traffic.prompts.file)
+            Random(f"{seed}/{traffic.name}").shuffle(self.conversations)
+
+    def conversation(self, rng: Random, ordinal: int | None) -> Conversation | None:
+        """The file's conversation for the session that is the ``ordinal``-th of its class in the run, from 0.
+
+        Without an ordinal one is drawn, so that it may come twice. None where there is no file.
+        """
+        if not self.conversations:
+            return None
+        have = len(self.conversations)
+        index = rng.randrange(have) if ordinal is None else ordinal % have
+        self.reused += index in self._used if ordinal is None else ordinal >= have
+        self._used.add(index)
+        return self.conversations[index]
+
+    def shortage(self, sessions: int) -> str | None:
+        """One line where the file has fewer conversations than ``sessions`` of this class would need."""
+        have = len(self.conversations)
+        if not have or sessions <= have:
+            return None
+        return f"the prompt file has {have} conversations for {sessions} sessions: some repeat and may hit a cache"
+
+    def message(self, rng: Random, asked_tokens: int, *, first: bool) -> tuple[str, int]:
+        """A user message for a prompt (later turn: an addition) of ``asked_tokens``, and the tokens it really makes.
+
+        They differ only where fewer are asked for than the chat template and one word need.
+        """
+        counter = self.counter
+        overhead = counter.prompt_overhead(self.system) if first else counter.pair_overhead
+        tokens = max(1, asked_tokens - overhead)
+        make = counter.make_random_text if self.random else counter.make_text
+        return make(rng, tokens), overhead + tokens
+
+
+def survey_scenario(scenario: Scenario, server: Server) -> TokenCounter:
+    """What ``Material`` needs to know about the server for all classes of ``scenario``."""
+    generated = [traffic for traffic in scenario.traffic if isinstance(traffic.prompts, str)]
+    return survey(
+        server,
+        api=scenario.target.api,
+        tokenizer=scenario.target.tokenizer,
+        systems=[traffic.system_prompt for traffic in generated if traffic.system_prompt is not None],
+        random=any(traffic.prompts == "random_ids" for traffic in generated),
+    )

@@ -1,0 +1,74 @@
+"""A chat: a user who asks, reads the answer, thinks, and asks again."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tokenswarm.prompts import Material
+from tokenswarm.scenario import ChatTraffic
+from tokenswarm.tokens import PARAGRAPH
+from tokenswarm.traffic.turn import Turn
+
+
+class ChatSession:
+    """Turns of one session. All chance comes from ``rng`` and none of it depends on the model's answers."""
+
+    def __init__(self, traffic: ChatTraffic, material: Material, rng: Random, ordinal: int | None = None) -> None:
+        """``ordinal``: number of this session among those of its class, for prompts from a file."""
+        self._traffic = traffic
+        self._material = material
+        self._rng = rng
+        self._conversation = material.conversation(rng, ordinal)
+        self._turns = traffic.turns.sample_int(rng) if self._conversation is None else len(self._conversation.users)
+        self._played = 0
+        own_system = None if self._conversation is None else self._conversation.system
+        self._system = traffic.system_prompt if own_system is None else own_system
+        self._messages = [{"role": "system", "content": self._system}] if self._system else []
+        self._text = self._system + PARAGRAPH if self._system else ""
+
+    def next(self, answer_text: str | None) -> Turn | None:
+        """The turn after ``answer_text`` (None at first); None when the session is over or an answer is missing."""
+        first = self._played == 0
+        if self._played >= self._turns or (answer_text is None and not first):
+            return None
+        if answer_text is not None:
+            self._remember(answer_text)
+        turn = self._turn(first)
+        self._played += 1
+        return turn
+
+    def _turn(self, first: bool) -> Turn:
+        rng, traffic, material = self._rng, self._traffic, self._material
+        max_tokens = traffic.output_tokens.sample_int(rng)
+        think_s = 0.0 if first else traffic.think_time_s.sample(rng)
+        prompt: str | list[int] | None = None
+        messages: list[dict[str, str]] | None = None
+        asked: int | None
+        if material.sends_ids:
+            asked = traffic.input_tokens.sample_int(rng)
+            prompt = material.counter.make_ids(rng, asked)
+        else:
+            text, asked = self._message(first)
+            if material.api == "completions":
+                self._text += text
+                prompt = self._text
+            else:
+                self._messages.append({"role": "user", "content": text})
+                messages = self._messages.copy()
+        return Turn(
+            messages=messages,
+            prompt=prompt,
+            max_tokens=max_tokens,
+            input_tokens=asked,
+            think_s=think_s,
+            ignore_eos=traffic.ignore_eos,
+        )
+
+    def _message(self, first: bool) -> tuple[str, int | None]:
+        if self._conversation is not None:
+            return self._conversation.users[self._played], None
+        return self._material.message(self._rng, self._traffic.input_tokens.sample_int(self._rng), first=first)
+
+    def _remember(self, answer: str) -> None:
+        self._messages.append({"role": "assistant", "content": answer})
+        self._text += answer + PARAGRAPH
