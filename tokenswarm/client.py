@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import re
-import socket
-import ssl
 import time
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
-from geventhttpclient._parser import HTTPParseError
 
-from tokenswarm.connection import Clock, Connection, Dialer, LimitPassed, Timeouts, Tls
+from tokenswarm.connection import Clock, Connection, Dialer, Timeouts, Tls
 from tokenswarm.endpoint import Api, Endpoint
-from tokenswarm.errors import ErrorKind
-from tokenswarm.protocols import error_text
-from tokenswarm.reception import CutShort, Reception
+from tokenswarm.failures import (
+    Failure,
+    answer_failure,
+    connect_failure,
+    error_group,
+    retry_after_s,
+    sample,
+    secrets_of,
+    status_failure,
+    stream_failure,
+)
+from tokenswarm.protocols import AnswerDecoder
+from tokenswarm.reception import Reception
 from tokenswarm.records import RequestRecord, TokenSource
 from tokenswarm.toolcalls import ToolCall
 
-_SAMPLE = 300  # characters of an error text that are kept
-_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.ENOBUFS}
-_SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "proxy-authorization")
+__all__ = ["Exchange", "StreamingClient", "error_group", "request_head"]
 
 
 class Exchange(msgspec.Struct, kw_only=True):
@@ -99,31 +99,33 @@ class StreamingClient:
         self._secrets = secrets_of(headers)
 
     def send(self, body: bytes) -> Exchange:
-        """Never raises for anything a server, a network or the end of the run can do."""
+        """Never raises for anything that a server, a network or the end of the run can do."""
         exchange = Exchange(request_bytes=len(body))
-        failure: BaseException | None = None
+        answer = AnswerDecoder(self._api)
         connection: Connection | None = None
         reception: Reception | None = None
         reused = False
+        failure: Failure | None
         try:
             connection = self._connection(exchange)
             reused = not connection.fresh
-            reception = Reception(self._api, connection.clock == "kernel", connection.parser)
+            reception = Reception(connection.parser, connection.clock == "kernel", answer)
             connection.exchange(b"%b%d\r\n\r\n%b" % (self._head, len(body), body), reception)
-            if connection.alive:
-                self._idle.append(connection)
         except BaseException as error:  # noqa: BLE001 - boundary: every way to end is one Exchange
-            failure = error
+            failure = stream_failure(error, reception, reused) if reception else connect_failure(error)
             if not isinstance(error, Exception):
                 exchange.killed = error
+            exchange.finished_s = time.perf_counter()
+        else:
+            failure = status_failure(reception) or answer_failure(answer, reception.body)
+            exchange.finished_s = reception.last_s
+            if connection.alive:
+                self._idle.append(connection)
         if reception is not None and connection is not None:
-            _take_facts(exchange, reception, connection.clock)
-        kind, text = _outcome(failure, reception, reused)
-        exchange.error_kind = kind
-        if kind is not None:
-            exchange.error = self._shown(text)
-            if exchange.finished_s is None or failure is not None:
-                exchange.finished_s = time.perf_counter()
+            _take_facts(exchange, reception, answer, connection.clock)
+        if failure is not None:
+            exchange.error_kind = failure[0]
+            exchange.error = sample(failure[1], self._secrets)
         return exchange
 
     def close(self) -> None:
@@ -141,12 +143,6 @@ class StreamingClient:
         exchange.connect_s = time.perf_counter() - start_s
         return connection
 
-    def _shown(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        text = " ".join(text.split())
-        return text if len(text) <= _SAMPLE else text[: _SAMPLE - 1] + "…"
-
 
 def request_head(endpoint: Endpoint, path: str, headers: dict[str, str]) -> bytes:
     """Everything before the number in ``Content-Length``."""
@@ -163,32 +159,13 @@ def request_head(endpoint: Endpoint, path: str, headers: dict[str, str]) -> byte
     return f"POST {path} HTTP/1.1\r\n{lines}Content-Length: ".encode("latin-1")
 
 
-def secrets_of(headers: dict[str, str]) -> list[str]:
-    """Keys inside the headers, longest first."""
-    values = [value for name, value in headers.items() if name.lower() in _SECRET_HEADERS]
-    keys = {value.split(" ", 1)[-1].strip() for value in values}
-    return sorted((key for key in keys if len(key) >= 4), key=len, reverse=True)
-
-
-def error_group(kind: str, status: int | None = None) -> str:
-    """A text that is the same for all errors of one sort: kind and, for HTTP errors, the status; nothing else."""
-    words = {"http_3xx": "redirect", "http_401": "key not accepted", "http_429": "too many requests"}
-    text = words.get(kind, "" if kind.startswith("http_") else kind.replace("_", " "))
-    if status is not None and kind.startswith("http_"):
-        return f"HTTP {status} {text}".strip()
-    return text or kind.replace("_", " ")
-
-
-def _take_facts(exchange: Exchange, reception: Reception, clock: Clock) -> None:
-    answer = reception.answer
+def _take_facts(exchange: Exchange, reception: Reception, answer: AnswerDecoder, clock: Clock) -> None:
     exchange.sent_s = reception.sent_s
     exchange.headers_s = reception.headers_s
     exchange.http_status = reception.status or None
     exchange.response_bytes = reception.response_bytes
     exchange.clock = clock
     exchange.lag_max_s = reception.lag_max_s
-    if reception.begun:
-        exchange.finished_s = reception.last_s
     exchange.request_id = answer.request_id or reception.headers.get("x-request-id")
     exchange.finish_reason = answer.finish_reason
     exchange.prompt_tokens = answer.prompt_tokens
@@ -216,7 +193,7 @@ def _take_facts(exchange: Exchange, reception: Reception, clock: Clock) -> None:
     else:
         exchange.reads = exchange.merged_reads = 0
     if "retry-after" in reception.headers:
-        exchange.retry_after_s = _retry_after_s(reception.headers["retry-after"])
+        exchange.retry_after_s = retry_after_s(reception.headers["retry-after"])
 
 
 def _count_reads(exchange: Exchange, times: list[float]) -> None:
@@ -228,124 +205,3 @@ def _count_reads(exchange: Exchange, times: list[float]) -> None:
         for at in times:
             seen[at] = seen.get(at, 0) + 1
         exchange.merged_reads = sum(1 for count in seen.values() if count > 1)
-
-
-def _outcome(failure: BaseException | None, reception: Reception | None, reused: bool) -> tuple[ErrorKind | None, str]:
-    if reception is None:
-        return _connect_failure(failure)
-    if failure is not None:
-        return _stream_failure(failure, reception, reused)
-    if reception.status != 200:
-        return _status_failure(reception)
-    return _answer_failure(reception)
-
-
-def _connect_failure(error: BaseException | None) -> tuple[ErrorKind, str]:
-    if not isinstance(error, Exception):
-        return ErrorKind.CANCELLED, "cut by the end of the run while connecting"
-    match error:
-        case socket.gaierror():
-            kind = ErrorKind.CLIENT_LIMIT if _no_descriptor_left() else ErrorKind.DNS
-        case ssl.SSLError():
-            kind = ErrorKind.TLS
-        case TimeoutError():
-            kind = ErrorKind.CONNECT_TIMEOUT
-        case ConnectionRefusedError():
-            kind = ErrorKind.REFUSED
-        case OSError(errno=number) if number in _OUT_OF_RESOURCES:
-            kind = ErrorKind.CLIENT_LIMIT
-        case OSError():
-            kind = ErrorKind.CONNECT
-        case MemoryError():
-            kind = ErrorKind.CLIENT_LIMIT
-        case _:
-            kind = ErrorKind.CLIENT
-    return kind, str(error) or type(error).__name__
-
-
-def _stream_failure(error: BaseException, reception: Reception, reused: bool) -> tuple[ErrorKind, str]:
-    text = str(error) or type(error).__name__
-    match error:
-        case LimitPassed():
-            return error.kind, text
-        case CutShort() | ConnectionError() if not reception.begun:
-            kind = ErrorKind.STALE_CONNECTION if reused else ErrorKind.RESET
-            return kind, "connection closed before any byte of the answer"
-        case CutShort():
-            return ErrorKind.TRUNCATED, text
-        case OSError(errno=number) if number in _OUT_OF_RESOURCES:
-            return ErrorKind.CLIENT_LIMIT, text
-        case OSError():
-            return ErrorKind.RESET, text
-        case HTTPParseError() | UnicodeError():
-            return ErrorKind.MALFORMED, text
-        case MemoryError():
-            return ErrorKind.CLIENT_LIMIT, text
-        case Exception():
-            return ErrorKind.CLIENT, f"{type(error).__name__}: {text}"
-    return ErrorKind.CANCELLED, "cut by the end of the run"
-
-
-def _status_failure(reception: Reception) -> tuple[ErrorKind, str]:
-    status = reception.status
-    match status:
-        case 401 | 403:
-            kind = ErrorKind.HTTP_401
-        case 429:
-            kind = ErrorKind.HTTP_429
-        case _ if 300 <= status < 400:
-            return ErrorKind.HTTP_3XX, f"redirect to {reception.headers.get('location', 'nowhere')}"
-        case _ if 400 <= status < 500:
-            kind = ErrorKind.HTTP_4XX
-        case _ if status >= 500:
-            kind = ErrorKind.HTTP_5XX
-        case _:
-            kind = ErrorKind.NON_STREAM
-    return kind, f"HTTP {status}: {body_text(reception.body)}"
-
-
-def _answer_failure(reception: Reception) -> tuple[ErrorKind | None, str]:
-    answer = reception.answer
-    if answer.error is not None or answer.finish_reason == "error":
-        return ErrorKind.STREAM_ERROR, f"{answer.error_type or 'error'}: {answer.error or 'finish_reason error'}"
-    if answer.malformed is not None:
-        return ErrorKind.MALFORMED, f"event is no JSON object: {answer.malformed}"
-    if answer.events == 0 and not answer.done and reception.body:
-        return ErrorKind.NON_STREAM, f"no event stream: {body_text(reception.body)}"
-    if not answer.complete:
-        return ErrorKind.TRUNCATED, "the stream ended without finish_reason and [DONE]"
-    if not answer.token_times:
-        return ErrorKind.EMPTY, "the answer has no text, no reasoning and no tool call"
-    return None, ""
-
-
-def body_text(body: bytes) -> str:
-    """One line out of an error body: JSON's message, HTML without its tags, else the text."""
-    text = body.decode("utf-8", "replace").strip()
-    try:
-        return error_text(json.loads(text))
-    except ValueError:
-        if text[:1] == "<":
-            text = re.sub(r"<[^>]*>", " ", text)
-        return text or "empty body"
-
-
-def _retry_after_s(value: str) -> float | None:
-    """Seconds from now; the header has seconds or an HTTP date."""
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
-
-
-def _no_descriptor_left() -> bool:
-    """Name resolution reports full descriptor tables as an unknown host."""
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        return error.errno in _OUT_OF_RESOURCES
-    return False

@@ -152,8 +152,9 @@ class Connection:
             self.fresh = False
             if self._outcome is not True or not reception.reusable:
                 self.close()
+                self._rescue(reception)
         if self._outcome is not True:
-            raise self._outcome  # type: ignore[misc]
+            raise self._outcome
 
     def is_fit(self) -> bool:
         """Also sees a close by the server that has arrived while no greenlet let the event loop run."""
@@ -255,6 +256,14 @@ class Connection:
         self._eager = reception.eager
         if complete:
             self._end(True)
+
+    def _rescue(self, reception: Reception) -> None:
+        """What had arrived before the exchange was cut is part of its facts."""
+        if self._reads:
+            try:
+                reception.add(self._reads, self._times, self._marks)
+            except Exception:  # noqa: BLE001, S110 - boundary: the exchange has failed already, for a reason of its own
+                pass
 
     def _end(self, outcome: BaseException | bool) -> None:
         """Wakes the waiting greenlet after the other descriptors that are ready now have been read."""

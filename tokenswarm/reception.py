@@ -11,11 +11,10 @@ from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 
 from tokenswarm.errors import ErrorKind
 from tokenswarm.protocols import AnswerDecoder
-from tokenswarm.sse import EventDecoder
+from tokenswarm.sse import Event, EventDecoder
 
 if TYPE_CHECKING:
     from tokenswarm.connection import Timeouts
-    from tokenswarm.endpoint import Api
 
 _timespec = struct.Struct("@ll").unpack
 _HEAD_LIMIT = 131072
@@ -24,6 +23,10 @@ _KEPT_BODY = 65536  # bytes of a body that is no event stream
 
 class CutShort(Exception):
     """The connection was closed before the response had ended."""
+
+
+class UndecodableBody(Exception):
+    """The body's content coding is unknown or broken."""
 
 
 class ResponseParser(HTTPResponseParser):
@@ -58,10 +61,14 @@ class ResponseParser(HTTPResponseParser):
 
 
 class Reception:
-    """``add`` takes reads in order; afterwards the attributes are the facts of the response."""
+    """``add`` takes reads in order; afterwards the attributes are the facts of the response.
 
-    def __init__(self, api: Api, stamped: bool, parser: ResponseParser) -> None:
-        self.answer = AnswerDecoder(api)
+    With an ``answer`` the body of a 200 response is decoded as an event stream, unless it says that it is JSON;
+    without, it is kept as it is.
+    """
+
+    def __init__(self, parser: ResponseParser, stamped: bool = False, answer: AnswerDecoder | None = None) -> None:
+        self.answer = answer
         self.status = 0
         self.headers: dict[str, str] = {}
         self.sent_s = 0.0
@@ -72,20 +79,17 @@ class Reception:
         self.body = b""  # beginning of a body that is no event stream
         self.reusable = False
         self.eager = True  # reads cannot wait: the end of the response would not be seen by its last bytes
+        self.begun = False  # a byte of the response has come
         self.body_begun = False
         self._last_read_s = 0.0
         self._stamped = stamped
+        self._clean = True
         self._parser = parser
         self._head = b""
         self._events: EventDecoder | None = None
         self._inflate: Any = None
         self._base_s = 0
         self._offset_s = 0.0
-
-    @property
-    def begun(self) -> bool:
-        """A byte of the response has come."""
-        return self.last_s > 0.0
 
     def begin(self) -> None:
         """Takes the time of sending, and how far the wall clock, in which the kernel stamps, is ahead of it."""
@@ -110,39 +114,46 @@ class Reception:
         stamps = self._stamps(times, marks) if marks else times
         self._last_read_s = times[-1]
         self.last_s = stamps[-1]
+        events: list[Event] = []
+        try:
+            for data, stamp in zip(reads, stamps, strict=True):
+                self._parse(data, stamp)
+                if self._parser.bodies:
+                    self._take_body(stamp, events)
+        finally:
+            if events and self.answer:
+                self.answer.add(events)
+        return self._parser.complete and self._end()
+
+    def _parse(self, data: bytes, stamp: float) -> None:
         parser = self._parser
-        events: list[tuple[float, bytes]] = []
-        feed, bodies = parser.feed, parser.bodies
-        for data, stamp in zip(reads, stamps, strict=True):
-            try:
-                if parser.headed and data:
-                    feed(data)
-                else:
-                    self._add_head(data, stamp)
-            except HTTPParseError:
-                if not parser.complete:
-                    raise
-                parser.bodies.clear()
-                return True  # bytes after the end: the answer stands, the connection is not used again
-            if bodies:
-                body = b"".join(bodies)
-                bodies.clear()
-                self.response_bytes += len(body)
-                self.body_begun = True
-                if self._inflate is not None:
-                    body = self._inflate(body)
-                if self._events is None:
-                    if len(self.body) < _KEPT_BODY:
-                        self.body += body
-                else:
-                    events += self._events.feed(body, stamp)
-        if parser.complete:
-            self.reusable = parser.should_keep_alive()
-            if self._events is not None:
-                events += self._events.close()
-        if events:
-            self.answer.add(events)
-        return parser.complete
+        try:
+            if parser.headed and data:
+                parser.feed(data)
+            else:
+                self._parse_head(data, stamp)
+        except HTTPParseError:
+            if not parser.complete:
+                raise
+            self._clean = False  # bytes after the end: the answer stands, the connection is not used again
+
+    def _take_body(self, stamp: float, events: list[Event]) -> None:
+        body = b"".join(self._parser.bodies)
+        self._parser.bodies.clear()
+        self.body_begun = True
+        self.response_bytes += len(body)
+        if self._inflate is not None:
+            body = self._inflate.feed(body)
+        if self._events is not None:
+            events += self._events.feed(body, stamp)
+        elif self.answer is None or len(self.body) < _KEPT_BODY:
+            self.body += body
+
+    def _end(self) -> bool:
+        self.reusable = self._clean and self._parser.should_keep_alive()
+        if self._events is not None and self.answer is not None:
+            self.answer.add(self._events.close())
+        return True
 
     def due(self, limits: Timeouts) -> tuple[ErrorKind, float, float]:
         """The limit that is reached next: its kind, its length, and when."""
@@ -171,7 +182,7 @@ class Reception:
         self.lag_max_s = lag_s
         return stamps
 
-    def _add_head(self, data: bytes, stamp: float) -> None:
+    def _parse_head(self, data: bytes, stamp: float) -> None:
         """The parser gets the head in one piece, so that names and values of headers come out whole."""
         if not data:
             if self._head:
@@ -181,6 +192,7 @@ class Reception:
             except HTTPParseError:
                 raise CutShort("connection closed before the response had ended") from None
             return
+        self.begun = True
         self._head += data
         if b"\r\n\r\n" not in self._head and len(self._head) < _HEAD_LIMIT and self._head[:5] == b"HTTP/"[: len(data)]:
             return
@@ -196,13 +208,13 @@ class Reception:
     def _open_body(self) -> None:
         headers = self.headers
         self.eager = "chunked" not in headers.get("transfer-encoding", "").lower()
-        if self.status == 200 and "json" not in headers.get("content-type", ""):
+        if self.answer and self.status == 200 and "json" not in headers.get("content-type", ""):
             self._events = EventDecoder()
         coding = headers.get("content-encoding", "identity").lower()
         if coding in ("gzip", "x-gzip", "deflate"):
-            self._inflate = _Inflater().feed
+            self._inflate = _Inflater()
         elif coding != "identity":
-            raise UnicodeError(f"content-encoding {coding} cannot be decoded")
+            raise UndecodableBody(f"content-encoding {coding} cannot be decoded")
 
 
 class _Inflater:
@@ -213,6 +225,12 @@ class _Inflater:
         self._untouched = True
 
     def feed(self, data: bytes) -> bytes:
+        try:
+            return self._decompress(data)
+        except zlib.error as error:
+            raise UndecodableBody(str(error)) from None
+
+    def _decompress(self, data: bytes) -> bytes:
         try:
             out = self._inflate.decompress(data)
         except zlib.error:
