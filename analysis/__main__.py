@@ -1,0 +1,83 @@
+"""``python -m analysis``: finished runs into tables.
+
+Exit codes: 0 good, 1 objective missed (with --check), 2 bad input, 3 run not credible (with --check).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+
+from analysis.export import as_json, level_csv
+from analysis.objectives import judge
+from analysis.render import markdown, terminal
+from analysis.source import read_outcome
+from tokenswarm.errors import TokenswarmError
+
+EXIT_BAD_INPUT = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one subcommand and returns its exit code."""
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except TokenswarmError as problem:
+        print(problem, file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        sys.stderr.close()
+        return 0
+
+
+def table(options: argparse.Namespace) -> int:
+    """The concurrency and latency table of one run."""
+    outcome = read_outcome(options.run, failures_infinite=options.failures_infinite)
+    verdict = judge(outcome)
+    match options.format:
+        case "json":
+            text = as_json(outcome, verdict)
+        case "csv":
+            text = level_csv(outcome, by_class=options.by_class)
+        case "markdown":
+            text = markdown(outcome, by_class=options.by_class)
+        case _:
+            width = options.width or shutil.get_terminal_size((100, 24)).columns
+            text = terminal(outcome, width=width, by_class=options.by_class, colour=sys.stdout.isatty())
+    sys.stdout.write(text)
+    if not options.check:
+        return 0
+    for reason in verdict.doubts:
+        print(f"not credible: {reason}", file=sys.stderr)
+    return verdict.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m analysis", description="Finished runs into tables.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    # One line a subcommand: its name, its function, and the function that adds its options.
+    for name, command, add_options in ((("table", table, _table_options)),):
+        options = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
+        options.set_defaults(command=command)
+        add_options(options)
+    return parser
+
+
+def _table_options(options: argparse.ArgumentParser) -> None:
+    add = options.add_argument
+    add("run", metavar="RUN", help="a run folder, a requests.csv, or the prefix of Locust's CSV files")
+    add("--format", choices=("terminal", "markdown", "csv", "json"), default="terminal")
+    add("--json", dest="format", action="store_const", const="json", help="same as --format json")
+    add("--by-class", action="store_true", help="one row for every traffic class of a level")
+    add("--failures-infinite", action="store_true", help="quantiles count a failed request as infinitely late")
+    add(
+        "--check", action="store_true", help="exit with 1 where an objective is missed, 3 where the run is not credible"
+    )
+    add("--width", type=int, help="columns of the terminal table (default: the terminal's)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Which columns a table has, in which unit, and how a number looks to a person."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from analysis.figures import SYMBOL, Figure
+from analysis.levels import LevelRow
+from analysis.outcome import NameRow
+
+
+@dataclass(frozen=True)
+class Column:
+    """``key`` is the name in CSV, unit included; ``figure`` the name inside, in seconds; ``scale`` leads from it."""
+
+    key: str
+    figure: str
+    title: str
+    decimals: int
+    scale: float = 1.0
+
+
+def _ms(key: str, title: str) -> Column:
+    return Column(key, key.removesuffix("_ms") + "_s", title, 0, 1000.0)
+
+
+def _plain(key: str, title: str, decimals: int) -> Column:
+    return Column(key, key, title, decimals)
+
+
+_OUTPUT = _plain("output_tok_s", "output tok/s", 1)
+_STEADY = _plain("steady_tok_s", "steady tok/s", 1)
+_PEAK = _plain("peak_tok_s", "peak tok/s", 0)
+_TTFT = {label: _ms(f"ttft_{label}_ms", f"TTFT {label} ms") for label in ("p50", "p90", "p95", "p99")}
+_TPOT = {label: _ms(f"tpot_{label}_ms", f"TPOT {label} ms") for label in ("p50", "p90", "p95", "p99")}
+_E2E = {label: _plain(f"e2e_{label}_s", f"E2E {label} s", 1) for label in ("p50", "p90", "p95", "p99")}
+_REST = (
+    _plain("per_request_tok_s", "tok/s per request", 1),
+    _plain("ttft_mean_s", "TTFT mean s", 2),
+    _plain("tokens", "tokens", 0),
+    _plain("wall_s", "wall s", 1),
+)
+
+# What a person reads. The counts stand before them and `ok` after them.
+SHOWN: tuple[Column, ...] = (
+    _OUTPUT, _STEADY, _PEAK, _TTFT["p50"], _TTFT["p95"], _TTFT["p99"], _TPOT["p50"], _TPOT["p95"], _E2E["p50"],
+    _E2E["p95"], *_REST,
+)  # fmt: skip
+
+# The published tables' columns in their order, then everything else that is known.
+PUBLISHED: tuple[Column, ...] = (
+    _OUTPUT, _PEAK, _TTFT["p50"], _TTFT["p95"], _TPOT["p50"], _TPOT["p95"], _E2E["p50"], _E2E["p95"],
+)  # fmt: skip
+FURTHER: tuple[Column, ...] = (
+    _TTFT["p99"],
+    *_REST,
+    _STEADY,
+    _plain("steady_s", "steady s", 1),
+    _plain("window_tokens", "tokens in window", 0),
+    _plain("requests_per_s", "requests/s", 2),
+    _plain("in_flight_mean", "in flight", 1),
+    _TTFT["p90"],
+    _TPOT["p90"],
+    _TPOT["p99"],
+    _ms("tpot_mean_ms", "TPOT mean ms"),
+    _E2E["p90"],
+    _E2E["p99"],
+    _plain("e2e_mean_s", "E2E mean s", 1),
+    _ms("chunk_gap_p50_ms", "chunk gap p50 ms"),
+    _ms("chunk_gap_p95_ms", "chunk gap p95 ms"),
+    _ms("chunk_gap_p99_ms", "chunk gap p99 ms"),
+    _ms("chunk_gap_mean_ms", "chunk gap mean ms"),
+    _plain("output_tokens_mean", "output tokens mean", 1),
+    _plain("asked_output_tokens_mean", "asked output tokens mean", 1),
+    _plain("prompt_tokens_mean", "prompt tokens mean", 1),
+    _plain("asked_input_tokens_mean", "asked input tokens mean", 1),
+    _plain("cache_share", "cache share", 3),
+)
+
+# One row a name of a locustfile that is not ours.
+NAMES: tuple[Column, ...] = (
+    _ms("p50_ms", "p50 ms"),
+    _ms("p95_ms", "p95 ms"),
+    _ms("p99_ms", "p99 ms"),
+    _ms("mean_ms", "mean ms"),
+    _ms("max_ms", "max ms"),
+    _plain("requests_per_s", "requests/s over the whole run", 2),
+)
+
+
+def scaled(figure: Figure, column: Column) -> Figure:
+    """The figure in the unit of the column."""
+
+    def times(value: float | None) -> float | None:
+        return None if value is None else value * column.scale
+
+    return Figure(times(figure.value), figure.n, times(figure.low), times(figure.high), figure.marks)
+
+
+def cell(row: LevelRow | NameRow, column: Column) -> str:
+    """What a person reads: the number with its marks, blank for unknown."""
+    return text_of(scaled(row.figure(column.figure), column), column.decimals)
+
+
+def text_of(figure: Figure, decimals: int) -> str:
+    if figure.value is None:
+        return ""
+    marks = "".join(SYMBOL[mark] for mark in figure.marks)
+    return number_text(figure.value, decimals) + marks
+
+
+def number_text(value: float, decimals: int) -> str:
+    """Fixed decimals; below 10 as many as three significant digits need. Whole numbers stay whole."""
+    if math.isinf(value):
+        return "∞"
+    if 0 < abs(value) < 10 and not value.is_integer():
+        decimals = max(decimals, min(6, 2 - math.floor(math.log10(abs(value)))))
+    return f"{value:.{decimals}f}"

@@ -1,0 +1,165 @@
+"""The level table as CSV, and everything as JSON, for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
+from analysis.figures import Figure, Mark
+from analysis.levels import LATENCIES, LevelRow
+from analysis.notes import BASIS_TEXT
+from analysis.objectives import Verdict
+from analysis.outcome import NameRow, Outcome
+from analysis.tables import scaling_rows
+
+FORMAT = 1
+
+
+def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
+    """One line a level in the published column order, then further columns; blank for unknown, ``inf`` for ∞.
+
+    ``…_low`` and ``…_high`` are the ends of the 95 % interval; ``no_bound``, ``coarse`` and ``estimated`` name the
+    columns with that mark.
+    """
+    out = io.StringIO()
+    write = csv.writer(out, lineterminator="\n").writerow
+    if outcome.names:
+        _write_names(outcome.names, write)
+        return out.getvalue()
+    rows = outcome.classes if by_class else outcome.levels
+    columns = PUBLISHED + FURTHER
+    bounded = [c for c in columns if any(f"_{label}_" in c.key for label in ("p50", "p95", "p99")) and _has_bound(c)]
+    efficiency = {(s.concurrency, s.output_tok_s): s for s in scaling_rows(outcome.levels)}
+    write(
+        ["concurrency", "requests", "failed", *(c.key for c in columns), "ok", "cancelled", "early_stopped", "errors"]
+        + ["level", "traffic", "state", "reason", "basis", "throughput_ratio", "efficiency", "simulated"]
+        + [f"{name}_n" for name in LATENCIES]
+        + [name for c in bounded for name in (f"{c.key}_low", f"{c.key}_high")]
+        + [mark.replace(" ", "_") for mark in Mark]
+    )
+    for row in rows:
+        scaling = efficiency.get((row.concurrency, row.figure("output_tok_s").value)) if not by_class else None
+        figures = [scaled(row.figure(c.figure), c) for c in columns]
+        bounds = [scaled(row.figure(c.figure), c) for c in bounded]
+        write(
+            [_number(row.concurrency), row.requests, row.failed, *(_number(f.value) for f in figures)]
+            + [row.ok, row.cancelled, _number(row.early_stopped), _pairs(row.errors)]
+            + [_number(row.level), _safe(row.traffic or ""), row.state, _safe(row.reason), row.basis or ""]
+            + [_number(scaling.throughput_ratio if scaling else None), _number(scaling.efficiency if scaling else None)]
+            + [str(outcome.simulated).lower()]
+            + [_number(row.figure(f"{name}_p50_s").n) for name in LATENCIES]
+            + [_number(end) for f in bounds for end in (f.low, f.high)]
+            + [" ".join(c.key for c, f in zip(columns, figures, strict=True) if mark in f.marks) for mark in Mark]
+        )
+    return out.getvalue()
+
+
+def as_json(outcome: Outcome, verdict: Verdict) -> str:
+    """Everything, times in seconds, unknown as null and infinitely late as null with ``"infinite": true``."""
+    document = {
+        "format": FORMAT,
+        "source": {"kind": outcome.source, "path": outcome.path, "name": outcome.name, **outcome.facts},
+        "simulated": outcome.simulated,
+        "definitions": {basis.value: text for basis, text in BASIS_TEXT.items()},
+        "levels": [_level(row) for row in outcome.levels],
+        "classes": [_level(row) for row in outcome.classes],
+        "names": [_name(row) for row in outcome.names],
+        "scaling": [asdict(row) for row in scaling_rows(outcome.levels)],
+        "cold_start": None
+        if outcome.cold_start is None
+        else asdict(outcome.cold_start) | {"later_ttft_s": _figure(outcome.cold_start.later_ttft_s)},
+        "warmup": [
+            asdict(row) | {"ttft_mean_s": _figure(row.ttft_mean_s), "e2e_mean_s": _figure(row.e2e_mean_s)}
+            for row in outcome.warmup
+        ],
+        "failures": [asdict(group) for group in outcome.failures],
+        "notes": [asdict(note) for note in outcome.notes],
+        "objectives": [
+            asdict(one) | {"met": one.met, "checks": [asdict(check) | {"met": check.met} for check in one.checks]}
+            for one in verdict.classes
+        ],
+        "credible": {"ok": verdict.credible, "reasons": list(verdict.doubts)},
+        "exit_code": verdict.exit_code,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _level(row: LevelRow) -> dict[str, Any]:
+    return {
+        "level": row.level,
+        "concurrency": row.concurrency,
+        "traffic": row.traffic,
+        "state": row.state,
+        "reason": row.reason,
+        "basis": row.basis,
+        "requests": row.requests,
+        "ok": row.ok,
+        "failed": row.failed,
+        "failed_share": row.failed_share,
+        "cancelled": row.cancelled,
+        "early_stopped": row.early_stopped,
+        "errors": row.errors,
+        "estimated_tokens": row.estimated_tokens,
+        "unknown_tokens": row.unknown_tokens,
+        "figures": {name: _figure(figure) for name, figure in row.figures.items()},
+    }
+
+
+def _name(row: NameRow) -> dict[str, Any]:
+    return {
+        "type": row.kind,
+        "name": row.name,
+        "requests": row.requests,
+        "failed": row.failed,
+        "total": row.is_total,
+        "figures": {name: _figure(figure) for name, figure in row.figures.items()},
+    }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    known: dict[str, Any] = {"value": _finite(figure.value)}
+    if figure.value is not None and math.isinf(figure.value):
+        known["infinite"] = True
+    if figure.n is not None:
+        known |= {"n": figure.n, "low": _finite(figure.low), "high": _finite(figure.high)}
+    if figure.marks:
+        known["marks"] = list(figure.marks)
+    return known
+
+
+def _write_names(rows: list[NameRow], write: Any) -> None:
+    write(["type", "name", "requests", "failed", *(c.key for c in NAMES), "coarse"])
+    for row in rows:
+        figures = [scaled(row.figure(c.figure), c) for c in NAMES]
+        coarse = " ".join(c.key for c, f in zip(NAMES, figures, strict=True) if Mark.COARSE in f.marks)
+        write([row.kind, _safe(row.name), row.requests, row.failed, *(_number(f.value) for f in figures), coarse])
+
+
+def _has_bound(column: Column) -> bool:
+    return column.figure.startswith(LATENCIES)
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    if math.isinf(value):
+        return "inf"
+    return str(int(value)) if float(value).is_integer() else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def _pairs(counts: dict[str, int]) -> str:
+    return " ".join(f"{kind}={count}" for kind, count in sorted(counts.items()))
+
+
+def _safe(text: str) -> str:
+    """A spreadsheet takes a text that begins like a formula for one and runs it."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

@@ -1,0 +1,248 @@
+"""One row of the level table from the requests of a level: counts, throughput, latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import window as windows
+from analysis.figures import BLANK, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
+from analysis.requests_csv import values_of
+from analysis.run_folder import Run
+from tokenswarm.errors import ErrorKind
+from tokenswarm.quantiles import LogHistogram
+from tokenswarm.records import Phase, TokenSource
+
+QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+LATENCIES: tuple[str, ...] = ("ttft", "tpot", "e2e")
+_ESTIMATES = (TokenSource.TOKENIZER.value, TokenSource.CHUNKS.value)
+
+
+class Basis(StrEnum):
+    """How output tok/s was taken; a table never mixes the two between levels without saying so."""
+
+    DRAIN = "drain"
+    WINDOW = "window"
+
+
+@dataclass
+class LevelRow:
+    """A level, or one traffic class of it. Figures carry their unit in the name; times are seconds."""
+
+    level: int | None
+    concurrency: int | None
+    traffic: str | None = None  # None: all classes together
+    state: str = "unknown"  # complete, partial, timeout, interrupted, free-running or unknown
+    reason: str = ""
+    basis: Basis | None = None
+    requests: int = 0
+    ok: int = 0
+    failed: int = 0
+    cancelled: int = 0  # cut by the end of the run: neither a success nor a failure
+    early_stopped: int | None = None
+    errors: dict[str, int] = field(default_factory=dict)  # by error_kind, cancelled included
+    estimated_tokens: int = 0  # successes whose token count is an estimate
+    unknown_tokens: int = 0  # successes whose token count is unknown
+    figures: dict[str, Figure] = field(default_factory=dict)
+
+    def figure(self, name: str) -> Figure:
+        return self.figures.get(name, BLANK)
+
+    @property
+    def failed_share(self) -> float | None:
+        return ratio(self.failed, self.ok + self.failed)
+
+
+def level_rows(run: Run, *, failures_infinite: bool = False) -> tuple[list[LevelRow], list[LevelRow]]:
+    """The rows of all levels in order, and the rows of every traffic class of them."""
+    pooled, by_class = [], []
+    for level, rows in levels_of(run.requests):
+        row = _identity(run, level, rows)
+        scope = _Scope(run, level, rows, row, failures_infinite)
+        pooled.append(scope.row_for(None))
+        names = sorted(rows["traffic"].dropna().unique())
+        if len(names) == 1:
+            by_class.append(replace(pooled[-1], traffic=str(names[0])))
+        else:
+            by_class.extend(scope.row_for(str(name)) for name in names)
+    return pooled, by_class
+
+
+def levels_of(requests: pd.DataFrame) -> Iterator[tuple[int | None, pd.DataFrame]]:
+    """Rows of each level in order; ``None`` stands for the rows of a free-running run."""
+    for level, rows in requests.groupby("level", dropna=False, sort=True):
+        number: Any = level
+        yield (None if pd.isna(number) else int(number)), rows
+
+
+@dataclass
+class _Scope:
+    """Everything that the rows of one level share."""
+
+    run: Run
+    level: int | None
+    rows: pd.DataFrame
+    identity: LevelRow
+    failures_infinite: bool
+
+    def __post_init__(self) -> None:
+        self.window = windows.window_of(self.rows[self.rows["phase"] == Phase.MEASURED])
+        target = self.identity.concurrency
+        self.steady = windows.steady_of(self.rows, self.window, target) if self.window and target else None
+
+    def row_for(self, traffic: str | None) -> LevelRow:
+        rows = self.rows if traffic is None else self.rows[self.rows["traffic"] == traffic]
+        measured = rows[rows["phase"] == Phase.MEASURED]
+        good = measured[measured["error_kind"].isna()]
+        row = replace(self.identity, traffic=traffic, figures={})
+        _count(row, measured, good, _exact_classes(self.run))
+        row.figures |= self._throughput(row, rows, good)
+        row.figures |= _latencies(good, row.failed if self.failures_infinite else 0)
+        row.figures |= _sizes(good)
+        row.figures |= _gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
+        if row.estimated_tokens:
+            for name in row.figures:
+                if name.startswith(("tpot", "output_tok", "steady_tok", "per_request_tok", "tokens", "output_tokens")):
+                    row.figures[name] = row.figures[name].marked(Mark.ESTIMATED)
+        return row
+
+    def _throughput(self, row: LevelRow, rows: pd.DataFrame, good: pd.DataFrame) -> dict[str, Figure]:
+        known = not row.ok or row.unknown_tokens < row.ok
+        tokens = float(good["output_tokens"].sum()) if known else None
+        figures = {"tokens": number(tokens)}
+        window = self.window
+        if window is None:
+            return figures
+        arrived = tokens
+        if row.basis == Basis.WINDOW and known:
+            arrived = windows.tokens_arrived(windows.after_warmup(rows), window)
+        rate = ratio(arrived, window.length_s)
+        steady = self.steady.tokens_per_s(rows) if self.steady is not None and known else None
+        peak = windows.best_second(
+            _of(self.run.timeline, self.level, row.traffic), window, self.run.unix_minus_master_s
+        )
+        return figures | {
+            "wall_s": number(window.length_s),
+            "window_tokens": number(arrived),
+            "output_tok_s": number(rate),
+            "steady_tok_s": number(steady),
+            "steady_s": number(self.steady.length_s if self.steady is not None else None),
+            "peak_tok_s": _peak_figure(peak, rate),
+            "requests_per_s": number(row.ok / window.length_s),
+            "in_flight_mean": number(windows.mean_in_flight(rows, window)),
+        }
+
+
+def _identity(run: Run, level: int | None, rows: pd.DataFrame) -> LevelRow:
+    """Concurrency, state and basis of a level, from the plan, ``levels.csv`` and the rows."""
+    users = rows["concurrency"].max()
+    row = LevelRow(level, None if pd.isna(users) else int(users))
+    if level is None:
+        row.state = "free-running" if run.end is not None or not run.whole_folder else "interrupted"
+        row.basis = Basis.WINDOW
+        return row
+    row.state, row.reason = _state_of(run, level)
+    row.basis = _basis_of(run, level, rows)
+    return row
+
+
+def _state_of(run: Run, level: int) -> tuple[str, str]:
+    entries = run.levels[run.levels["level"] == level]
+    if len(entries):
+        entry = entries.iloc[-1]
+        return str(entry["state"]), "" if pd.isna(entry["reason"]) else str(entry["reason"])
+    if not run.whole_folder:
+        return "unknown", ""
+    if run.end is None:
+        return "interrupted", "the run ended inside this level"
+    return "partial", "the level has no entry in levels.csv"
+
+
+def _basis_of(run: Run, level: int, rows: pd.DataFrame) -> Basis:
+    """From the plan; without one, fill requests among the rows tell."""
+    tail: Any = None
+    for planned in run.planned_levels:
+        if planned.get("level") == level:
+            tail = planned.get("tail")
+    if tail is None:
+        load = run.scenario.get("load")
+        closed = load.get("closed") if isinstance(load, dict) else None
+        tail = closed.get("tail") if isinstance(closed, dict) else None
+    if tail is None:
+        tail = "fill" if (rows["phase"] == Phase.FILL).any() else "drain"
+    return Basis.WINDOW if tail == "fill" else Basis.DRAIN
+
+
+def _of(table: pd.DataFrame, level: int | None, traffic: str | None) -> pd.DataFrame:
+    """Rows of a side table that belong to one level and class."""
+    rows = table[table["level"].isna() if level is None else table["level"] == level]
+    return rows if traffic is None else rows[rows["traffic"] == traffic]
+
+
+def _exact_classes(run: Run) -> set[str] | None:
+    """Classes that asked for an exact output length; ``None`` where no scenario says so (then all are taken to)."""
+    classes = run.traffic_classes
+    return {name for name, item in classes.items() if item.get("ignore_eos", True)} if classes else None
+
+
+def _count(row: LevelRow, measured: pd.DataFrame, good: pd.DataFrame, exact: set[str] | None) -> None:
+    kinds = measured["error_kind"].value_counts()
+    row.requests, row.ok = len(measured), len(good)
+    row.errors = {str(kind): int(count) for kind, count in kinds.items() if count}
+    row.cancelled = row.errors.get(ErrorKind.CANCELLED.value, 0)
+    row.failed = row.requests - row.ok - row.cancelled
+    asked = good if exact is None else good[good["traffic"].isin(exact)]
+    short = (asked["finish_reason"] == "stop") & (asked["output_tokens"] < asked["asked_output_tokens"])
+    row.early_stopped = int(short.sum())
+    row.estimated_tokens = int(good["token_source"].isin(_ESTIMATES).sum())
+    row.unknown_tokens = int(good["output_tokens"].isna().sum())
+
+
+def _latencies(good: pd.DataFrame, infinitely_late: int) -> dict[str, Figure]:
+    """Quantiles over the successes, or over all with a failure counted as infinitely late; means over successes."""
+    figures: dict[str, Figure] = {}
+    for name in LATENCIES:
+        known = values_of(good[f"{name}_s"])
+        values: Values = np.concatenate([known, np.full(infinitely_late, np.inf)]) if infinitely_late else known
+        for label, q in QUANTILES.items():
+            figures[f"{name}_{label}_s"] = quantile_figure(values, q)
+        figures[f"{name}_mean_s"] = mean_figure(known)
+    return figures
+
+
+def _sizes(good: pd.DataFrame) -> dict[str, Figure]:
+    """Per-request decode speed, lengths and cache share."""
+    decoded = good[good["request_tok_s"].notna()]
+    decode_s = float((decoded["last_token_s"] - decoded["first_token_s"]).sum())
+    prompts = good.dropna(subset=["prompt_tokens", "cached_tokens"])
+    return {
+        "per_request_tok_s": number(ratio(float(decoded["output_tokens"].sum()), decode_s)),
+        "output_tokens_mean": mean_figure(values_of(good["output_tokens"])),
+        "asked_output_tokens_mean": mean_figure(values_of(good["asked_output_tokens"])),
+        "prompt_tokens_mean": mean_figure(values_of(good["prompt_tokens"])),
+        "asked_input_tokens_mean": mean_figure(values_of(good["asked_input_tokens"])),
+        "cache_share": number(ratio(float(prompts["cached_tokens"].sum()), float(prompts["prompt_tokens"].sum()))),
+    }
+
+
+def _gap_figures(gaps: pd.DataFrame) -> dict[str, Figure]:
+    """Chunk gaps of the measured requests, pooled in a histogram with 1 % relative error."""
+    rows = gaps[gaps["phase"] == Phase.MEASURED]
+    histogram = LogHistogram()
+    for bucket, count in zip(rows["bucket"].tolist(), rows["count"].tolist(), strict=True):
+        histogram.merge({int(bucket): int(count)})
+    n = histogram.total
+    figures = {f"chunk_gap_{label}_s": Figure(histogram.quantile(q), n=n) for label, q in QUANTILES.items()}
+    return figures | {"chunk_gap_mean_s": Figure(histogram.mean(), n=n)}
+
+
+def _peak_figure(peak: float | None, mean: float | None) -> Figure:
+    """The best second; the mean of the window where its whole seconds all lie below it."""
+    if peak is None:
+        return BLANK
+    return Figure(mean, marks=(Mark.EDGES,)) if mean is not None and mean > peak else Figure(peak)

@@ -1,0 +1,238 @@
+"""Locust's statistics as an outcome: the level table for our own row names, one row a name for any others.
+
+Our runs put these rows into Locust's statistics: ``chat c=8`` (measured requests), the same with ``warmup``, ``fill``
+or ``drain`` after it, rows of type LLM called ``chat c=8 TTFT``, ``TPOT``, ``E2E`` (milliseconds of the successes) and
+``tokens`` (output tokens of the successes), and for the level ``c=8 wall`` (milliseconds) and ``c=8 window tokens``.
+A free-running load has the same names without ``c=8``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from analysis.failures import groups_of_texts, kind_of_text
+from analysis.figures import BLANK, Figure, Mark, number, ratio
+from analysis.levels import LATENCIES, LevelRow
+from analysis.locust_csv import LocustFiles, StatsRow
+from analysis.outcome import NameRow, Note, Outcome, WarmupRow
+from tokenswarm.errors import ErrorKind
+
+_OURS = "LLM"
+_LEVEL = re.compile(r"(?:(?P<traffic>.*) )?c=(?P<users>\d+)")
+_PERCENTILES = {"p50": "50%", "p90": "90%", "p95": "95%", "p99": "99%"}
+_PHASES = ("warmup", "fill", "drain")
+_OF_CLASS = ("TTFT", "TPOT", "E2E", "tokens")
+_OF_LEVEL = ("wall", "window tokens")
+
+
+@dataclass
+class _Part:
+    """Rows of one level (by its concurrency, ``None`` for a free-running load): by class and part, and its own."""
+
+    of_class: dict[str, dict[str, StatsRow]] = field(default_factory=lambda: defaultdict(dict))
+    own: dict[str, StatsRow] = field(default_factory=dict)
+
+
+def outcome_of_locust(files: LocustFiles) -> Outcome:
+    """The level table where the rows are ours, else one row a name."""
+    outcome = Outcome(path=str(files.path), source="Locust CSV", name=files.path.stem.removesuffix("_stats"))
+    outcome.failures = groups_of_texts((text, count) for _, text, count in files.failures)
+    if any(row.kind == _OURS and row.name.endswith(" TTFT") for row in files.rows):
+        _add_levels(outcome, files)
+    else:
+        outcome.names = [_name_row(row) for row in files.rows]
+        outcome.notes += [
+            Note("coarse", "from Locust's statistics, rounded by Locust: failed requests are in its times"),
+            Note("coarse", "requests/s is over the whole run, ramp and tail included"),
+        ]
+        if not any(row.requests for row in files.rows):
+            outcome.doubts.append("no request was made")
+    return outcome
+
+
+def _add_levels(outcome: Outcome, files: LocustFiles) -> None:
+    for users, part in sorted(_parts(files.rows).items(), key=lambda item: (item[0] is None, item[0] or 0)):
+        concurrency = files.most_users if users is None else users
+        classes = [
+            _class_row(users, concurrency, traffic, rows, part, files)
+            for traffic, rows in sorted(part.of_class.items())
+            if "requests" in rows
+        ]
+        if not classes:
+            continue
+        outcome.classes += classes
+        outcome.levels.append(_pooled(classes, part))
+        outcome.warmup += _warmup(concurrency, part)
+    outcome.notes += [
+        Note("coarse", "from Locust's statistics: counts, means and tok/s are exact, percentiles rounded by Locust"),
+        Note(
+            "definition", "output tok/s: tokens in the window of the level / its wall time, as the run itself took them"
+        ),
+    ]
+    if any(len(part.of_class) > 1 for part in _parts(files.rows).values()):
+        text = "percentiles of several classes together cannot be had from Locust's statistics (use --by-class)"
+        outcome.notes.append(Note("coarse", text))
+
+
+def _parts(rows: list[StatsRow]) -> dict[int | None, _Part]:
+    parts: dict[int | None, _Part] = defaultdict(_Part)
+    for row in rows:
+        if row.is_total:
+            continue
+        users, traffic, what = _meaning(row)
+        if not traffic:
+            parts[users].own[what] = row
+        else:
+            parts[users].of_class[traffic][what] = row
+    return parts
+
+
+def _meaning(row: StatsRow) -> tuple[int | None, str, str]:
+    """Users of the level, traffic class (empty for rows of the level itself) and what the row counts."""
+    rest, what = row.name, "requests"
+    for part in (*_OF_LEVEL, *_OF_CLASS) if row.kind == _OURS else _PHASES:
+        if f" {rest}".endswith(f" {part}"):
+            rest, what = rest[: -len(part)].rstrip(), part
+            break
+    found = _LEVEL.fullmatch(rest)
+    if found is None:
+        return None, rest, what
+    return int(found["users"]), found["traffic"] or "", what
+
+
+def _class_row(
+    users: int | None,
+    concurrency: int | None,
+    traffic: str,
+    rows: dict[str, StatsRow],
+    part: _Part,
+    files: LocustFiles,
+) -> LevelRow:
+    requests = rows["requests"]
+    kinds: dict[str, int] = defaultdict(int)
+    for name, text, count in files.failures:
+        if name == requests.name:
+            kinds[kind_of_text(text)] += count
+    cancelled = kinds.get(ErrorKind.CANCELLED.value, 0)
+    row = LevelRow(
+        level=users,
+        concurrency=concurrency,
+        traffic=traffic,
+        state="free-running" if users is None else "unknown",
+        requests=requests.requests,
+        ok=requests.requests - requests.failures,
+        failed=requests.failures - cancelled,
+        cancelled=cancelled,
+        errors=dict(kinds),
+    )
+    for latency in LATENCIES:
+        row.figures |= _latency(latency, rows.get(latency.upper()))
+    tokens = _total(rows.get("tokens"), row.ok)
+    wall = _wall_s(part)
+    row.figures |= {
+        "tokens": number(tokens),
+        "wall_s": number(wall),
+        "requests_per_s": number(ratio(row.ok, wall)),
+        "output_tokens_mean": number(ratio(tokens, row.ok)),
+        "per_request_tok_s": _per_request(rows, tokens),
+    }
+    if len(part.of_class) == 1:
+        row.figures["output_tok_s"] = _rate(part)
+    return row
+
+
+def _pooled(classes: list[LevelRow], part: _Part) -> LevelRow:
+    """All classes of a level: sums and weighted means; percentiles only where there is one class."""
+    first = classes[0]
+    row = LevelRow(first.level, first.concurrency, state=first.state)
+    for one in classes:
+        row.requests, row.ok = row.requests + one.requests, row.ok + one.ok
+        row.failed, row.cancelled = row.failed + one.failed, row.cancelled + one.cancelled
+        for kind, count in one.errors.items():
+            row.errors[kind] = row.errors.get(kind, 0) + count
+    if len(classes) == 1:
+        row.figures = dict(first.figures)
+        return row
+    row.figures = {f"{latency}_mean_s": _pooled_mean(classes, f"{latency}_mean_s") for latency in LATENCIES}
+    tokens = [one.figure("tokens").value for one in classes]
+    known = [count for count in tokens if count is not None]
+    row.figures |= {
+        "tokens": number(sum(known) if len(known) == len(tokens) else None),
+        "wall_s": first.figure("wall_s"),
+        "requests_per_s": number(ratio(row.ok, first.figure("wall_s").value)),
+        "output_tok_s": _rate(part),
+    }
+    return row
+
+
+def _latency(name: str, row: StatsRow | None) -> dict[str, Figure]:
+    if row is None:
+        return {}
+    figures = {
+        f"{name}_{label}_s": _seconds(row.ms(column), row.requests).marked(Mark.COARSE)
+        for label, column in _PERCENTILES.items()
+    }
+    return figures | {f"{name}_mean_s": _seconds(row.ms("Average Response Time"), row.requests)}
+
+
+def _per_request(rows: dict[str, StatsRow], tokens: float | None) -> Figure:
+    """Tokens / (E2E - TTFT) on sums; coarse where some answers had no decode time of their own."""
+    e2e, ttft, tpot = rows.get("E2E"), rows.get("TTFT"), rows.get("TPOT")
+    if e2e is None or ttft is None or e2e.total_ms is None or ttft.total_ms is None:
+        return BLANK
+    figure = number(ratio(tokens, (e2e.total_ms - ttft.total_ms) / 1000.0))
+    exact = tpot is not None and tpot.requests == e2e.requests
+    return figure if exact else figure.marked(Mark.COARSE)
+
+
+def _pooled_mean(classes: list[LevelRow], name: str) -> Figure:
+    known = [one.figure(name) for one in classes]
+    n = sum(figure.n or 0 for figure in known)
+    total = sum((figure.value or 0.0) * (figure.n or 0) for figure in known)
+    return Figure(total / n, n=n) if n else BLANK
+
+
+def _rate(part: _Part) -> Figure:
+    return number(ratio(_total(part.own.get("window tokens"), 0), _wall_s(part)))
+
+
+def _total(row: StatsRow | None, ok: int) -> float | None:
+    """Sum of a row of counts; no row means no tokens only where nothing succeeded."""
+    if row is None:
+        return 0.0 if ok == 0 else None
+    return row.cells.get("Average Response Time", 0.0) * row.requests
+
+
+def _wall_s(part: _Part) -> float | None:
+    row = part.own.get("wall")
+    total = row.total_ms if row is not None else None
+    return None if total is None else total / 1000.0
+
+
+def _warmup(concurrency: int | None, part: _Part) -> list[WarmupRow]:
+    rows = [rows["warmup"] for rows in part.of_class.values() if "warmup" in rows]
+    if not rows:
+        return []
+    return [WarmupRow(concurrency, sum(r.requests for r in rows), sum(r.failures for r in rows), BLANK, None, BLANK)]
+
+
+def _seconds(ms: float | None, n: int) -> Figure:
+    return Figure(None if ms is None else ms / 1000.0, n=n)
+
+
+def _name_row(row: StatsRow) -> NameRow:
+    figures = {
+        f"{label}_s": _seconds(row.ms(column), row.requests).marked(Mark.COARSE)
+        for label, column in {**_PERCENTILES, "median": "Median Response Time", "p100": "100%"}.items()
+    }
+    for name, column in {
+        "mean_s": "Average Response Time",
+        "min_s": "Min Response Time",
+        "max_s": "Max Response Time",
+    }.items():
+        figures[name] = _seconds(row.ms(column), row.requests)
+    figures["requests_per_s"] = number(row.per_s("Requests/s")).marked(Mark.COARSE)
+    figures["failures_per_s"] = number(row.per_s("Failures/s")).marked(Mark.COARSE)
+    return NameRow(row.kind, row.name, row.requests, row.failures, row.is_total, figures)

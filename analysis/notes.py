@@ -1,0 +1,159 @@
+"""Footnotes of a run: what the numbers mean, what was left out, and what casts doubt on them."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.levels import Basis, LevelRow, levels_of
+from analysis.outcome import Note
+from analysis.run_folder import Run
+from tokenswarm.records import Phase
+
+BASIS_TEXT: dict[Basis, str] = {
+    Basis.DRAIN: (
+        "output tok/s (plain drain): output tokens of the successful measured requests / time from the first measured "
+        "send to the last measured finish"
+    ),
+    Basis.WINDOW: (
+        "output tok/s (window): all tokens that arrived between the first measured send and the last measured finish "
+        "/ that time, those of requests that keep the concurrency up and of failed requests included"
+    ),
+}
+
+_DEFINITIONS = (
+    "latencies are over successful measured requests, quantiles by linear interpolation; TTFT = first token - send, "
+    "TPOT = (last token - first token) / (output tokens - 1), E2E = last token - send",
+    "per-request tok/s = output tokens / time between first and last token, summed over the successful requests",
+)
+# Above this share of reads with several events a level is marked.
+MERGED_LIMIT = 0.10
+_INFINITE = "TTFT, TPOT and E2E quantiles count every failed request as infinitely late (∞)"
+
+
+def notes_of(run: Run, rows: list[LevelRow], *, failures_infinite: bool) -> list[Note]:
+    """All footnotes of a run, the most important first."""
+    notes = _simulated(run) + _interrupted(run) + _level_states(run, rows) + _early_stops(rows)
+    notes += _token_sources(rows) + _left_out(run.requests) + _clock(run, rows)
+    notes += [Note("input", text) for text in run.notes]
+    notes += [Note("definition", BASIS_TEXT[basis]) for basis in sorted({row.basis for row in rows if row.basis})]
+    notes += [Note("definition", text) for text in _DEFINITIONS]
+    if failures_infinite:
+        notes.append(Note("definition", _INFINITE))
+    return notes
+
+
+def unrun_levels(run: Run, rows: list[LevelRow]) -> list[str]:
+    """Planned levels of which no request exists, named by their concurrency."""
+    seen = {row.level for row in rows}
+    return [f"c={level.get('concurrency')}" for level in run.planned_levels if level.get("level") not in seen]
+
+
+def _simulated(run: Run) -> list[Note]:
+    if not run.simulated:
+        return []
+    preset = run.target.get("preset")
+    which = f" (preset {preset})" if preset else ""
+    return [Note("simulated", f"SIMULATED{which}: these numbers come from a simulated engine, not from a real server")]
+
+
+def _interrupted(run: Run) -> list[Note]:
+    if not run.whole_folder:
+        return [Note("input", "read from a requests.csv alone: plan, level states and timeline are unknown")]
+    if run.end is None:
+        return [Note("interrupted", "INTERRUPTED: the run has no end.json; the table shows what was written so far")]
+    if run.end.get("state") == "finished":
+        return []
+    reasons = "; ".join(str(reason) for reason in run.end.get("reasons") or [])
+    return [Note("interrupted", f"the run was stopped before its end{': ' + reasons if reasons else ''}")]
+
+
+def _level_states(run: Run, rows: list[LevelRow]) -> list[Note]:
+    notes = [
+        Note("level state", f"c={row.concurrency}: {row.state}{': ' + row.reason if row.reason else ''}")
+        for row in rows
+        if row.level is not None and row.state not in ("complete", "unknown")
+    ]
+    if missing := unrun_levels(run, rows):
+        notes.append(Note("level state", f"planned but without any request: {', '.join(missing)}"))
+    if any(row.level is None for row in rows):
+        notes.append(
+            Note("level state", "free-running load: one row for the whole run, c is the largest number of users")
+        )
+    return notes
+
+
+def _early_stops(rows: list[LevelRow]) -> list[Note]:
+    notes = []
+    for row in rows:
+        if row.early_stopped:
+            got, asked = row.figure("output_tokens_mean").value, row.figure("asked_output_tokens_mean").value
+            lengths = f"; mean {got:.1f} of {asked:.1f} tokens" if got is not None and asked is not None else ""
+            text = (
+                f"{where(row)}: {row.early_stopped} of {row.ok} answers are shorter than requested: they stopped "
+                f"before the asked length although an exact one was asked for (ignore_eos){lengths}"
+            )
+            notes.append(Note("early stops", text))
+    return notes
+
+
+def _token_sources(rows: list[LevelRow]) -> list[Note]:
+    notes = []
+    for row in rows:
+        if row.estimated_tokens:
+            share = "all" if row.estimated_tokens == row.ok else f"{row.estimated_tokens} of {row.ok}"
+            partly = "" if row.estimated_tokens == row.ok else ": the total is partly estimated"
+            notes.append(
+                Note("estimated tokens", f"{where(row)}: token counts of {share} answers are estimates{partly}")
+            )
+        if row.unknown_tokens:
+            text = f"{where(row)}: {row.unknown_tokens} of {row.ok} answers have no token count and add no tokens"
+            notes.append(Note("unknown tokens", text))
+    return notes
+
+
+def _left_out(requests: pd.DataFrame) -> list[Note]:
+    counts = {str(phase): int(n) for phase, n in requests["phase"].value_counts().items()}
+    names = {Phase.WARMUP: "warm-up", Phase.FILL: "fill", Phase.DRAIN: "drain"}
+    parts = [f"{counts[phase.value]} {name}" for phase, name in names.items() if counts.get(phase.value)]
+    return [Note("left out", f"not in counts and latencies: {', '.join(parts)} requests")] if parts else []
+
+
+def _clock(run: Run, rows: list[LevelRow]) -> list[Note]:
+    """Which clock stamped the tokens and how well it could tell them apart, level by level where it could not."""
+    measured = run.requests[run.requests["phase"] == Phase.MEASURED]
+    kinds = sorted(str(kind) for kind in measured["clock"].dropna().unique()) or _listed(run.facts.get("clock"))
+    if not kinds:
+        return []
+    names = {"kernel": "the kernel's receive stamps", "watcher": "the time at which the client read the bytes"}
+    text = f"clock: {' and '.join(names.get(kind, kind) for kind in kinds)}"
+    merged = {level: _merged_share(part) for level, part in levels_of(measured)}
+    known = [share for share in merged.values() if share is not None]
+    if known:
+        text += f"; reads that carried several token events (they share one stamp): at most {max(known):.1%} in a level"
+    lag = measured["lag_max_s"].max()
+    if not pd.isna(lag):
+        text += f"; longest time from stamp to reading {lag * 1000:.2f} ms"
+    crowded = [row for row in rows if (merged.get(row.level) or 0.0) > MERGED_LIMIT]
+    return [Note("clock", text)] + [
+        Note(
+            "merged reads",
+            f"{where(row)}: {merged[row.level]:.0%} of the reads carried several token events, whose times are known only "
+            "to within a read; use more load processes (--processes) unless the server itself sends them together",
+        )
+        for row in crowded
+    ]
+
+
+def _merged_share(rows: pd.DataFrame) -> float | None:
+    reads = rows["reads"].sum()
+    return float(rows["merged_reads"].sum() / reads) if reads > 0 else None
+
+
+def _listed(value: object) -> list[str]:
+    return [str(value)] if value else []
+
+
+def where(row: LevelRow) -> str:
+    """Names a level and, for one class of it, the class."""
+    level = f"c={row.concurrency}" if row.level is not None else "free-running"
+    return f"{level} {row.traffic}" if row.traffic else level

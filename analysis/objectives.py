@@ -1,0 +1,111 @@
+"""Were the objectives of the scenario met, and is the run fit to say so?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysis.levels import LATENCIES, LevelRow
+from analysis.outcome import Outcome
+from tokenswarm.errors import ErrorKind
+
+# A run in which more requests fail than this does not pass, even if nobody named a limit.
+DEFAULT_FAILED_LIMIT = 0.01
+
+EXIT_MET, EXIT_MISSED, EXIT_NOT_CREDIBLE = 0, 1, 3
+
+
+@dataclass(frozen=True)
+class Check:
+    """One limit: ``metric`` is ``failed`` or, say, ``ttft_p95_s``. A value that is unknown does not meet it."""
+
+    metric: str
+    limit: float
+    value: float | None
+
+    @property
+    def met(self) -> bool:
+        return self.value is not None and self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class ClassVerdict:
+    """All limits of one traffic class at one level."""
+
+    level: int | None
+    concurrency: int | None
+    traffic: str | None
+    objective: str | None
+    checks: tuple[Check, ...]
+
+    @property
+    def met(self) -> bool:
+        return all(check.met for check in self.checks)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``doubts`` are the reasons why the run is not credible; with any, meeting an objective proves nothing."""
+
+    classes: tuple[ClassVerdict, ...]
+    doubts: tuple[str, ...] = field(default=())
+
+    @property
+    def credible(self) -> bool:
+        return not self.doubts
+
+    @property
+    def exit_code(self) -> int:
+        if not self.credible:
+            return EXIT_NOT_CREDIBLE
+        return EXIT_MET if all(verdict.met for verdict in self.classes) else EXIT_MISSED
+
+
+def judge(outcome: Outcome) -> Verdict:
+    """Each class at each level against its objective, or against the default share of failures."""
+    objectives = _mapping(outcome.scenario.get("objectives"))
+    named = {
+        str(item.get("name")): item.get("objective")
+        for item in outcome.scenario.get("traffic") or []
+        if isinstance(item, dict)
+    }
+    verdicts = []
+    for row in outcome.classes:
+        name = named.get(row.traffic or "")
+        limits = _mapping(objectives.get(name)) if name else {}
+        checks = tuple(_checks(row, limits))
+        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks))
+    return Verdict(tuple(verdicts), tuple(outcome.doubts + _doubts(outcome.levels)))
+
+
+def _checks(row: LevelRow, limits: dict[str, Any]) -> list[Check]:
+    failed_limit = limits.get("failed")
+    checks = [Check("failed", DEFAULT_FAILED_LIMIT if failed_limit is None else float(failed_limit), row.failed_share)]
+    for latency in LATENCIES:
+        for statistic, limit in _mapping(limits.get(f"{latency}_s")).items():
+            name = f"{latency}_{statistic}_s"
+            checks.append(Check(name, float(limit), row.figure(name).value))
+    return checks
+
+
+def _doubts(levels: list[LevelRow]) -> list[str]:
+    doubts = []
+    for row in levels:
+        where = f"c={row.concurrency}" if row.level is not None else "the free-running load"
+        if row.state not in ("complete", "free-running", "unknown"):
+            doubts.append(f"{where}: the level is {row.state}{': ' + row.reason if row.reason else ''}")
+        if not row.ok:
+            doubts.append(f"{where}: no request succeeded")
+        blamed = {
+            kind: count
+            for kind, count in row.errors.items()
+            if kind in (ErrorKind.CLIENT_LIMIT.value, ErrorKind.CLIENT.value)
+        }
+        if blamed:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in blamed.items())
+            doubts.append(f"{where}: failures inside the load generator ({kinds})")
+    return doubts
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,86 @@
+"""What one run came to, from whichever source it was read: the single thing that is rendered and judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysis.figures import BLANK, Figure
+from analysis.levels import LevelRow
+
+
+@dataclass(frozen=True)
+class Note:
+    """A footnote. ``key`` is stable for programs, ``text`` is for people."""
+
+    key: str
+    text: str
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Failures of one kind; at most a few shortened samples of their texts."""
+
+    kind: str
+    count: int
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """The first request of the run, a result of its own."""
+
+    phase: str
+    traffic: str
+    concurrency: int | None
+    error_kind: str | None
+    ttft_s: float | None
+    e2e_s: float | None
+    later_ttft_s: Figure  # median of the measured requests of the same level, to compare with
+
+
+@dataclass(frozen=True)
+class WarmupRow:
+    """Warm-up requests of one level, kept apart from the measured ones."""
+
+    concurrency: int | None
+    requests: int
+    failed: int
+    ttft_mean_s: Figure
+    ttft_max_s: float | None
+    e2e_mean_s: Figure
+
+
+@dataclass
+class NameRow:
+    """One row of the statistics of a locustfile that is not ours. Times are seconds, all as Locust wrote them."""
+
+    kind: str  # Locust's Type: GET, POST, ...; empty for the total
+    name: str
+    requests: int
+    failed: int
+    is_total: bool = False
+    figures: dict[str, Figure] = field(default_factory=dict)
+
+    def figure(self, name: str) -> Figure:
+        return self.figures.get(name, BLANK)
+
+
+@dataclass
+class Outcome:
+    """Levels of our own runs are in ``levels`` and ``classes``; other locustfiles have ``names`` only."""
+
+    path: str
+    source: str  # "run folder", "requests.csv" or "Locust CSV"
+    name: str
+    simulated: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+    scenario: dict[str, Any] = field(default_factory=dict)
+    levels: list[LevelRow] = field(default_factory=list)
+    classes: list[LevelRow] = field(default_factory=list)
+    names: list[NameRow] = field(default_factory=list)
+    cold_start: ColdStart | None = None
+    warmup: list[WarmupRow] = field(default_factory=list)
+    failures: list[FailureGroup] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)  # reasons why the run as a whole is not credible

@@ -1,0 +1,78 @@
+"""``requests.csv`` as a frame: one row a request, the facts of ``RequestRecord`` and every metric as a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.csv_file import CsvFile, read_csv
+from analysis.figures import Values
+from tokenswarm.metrics import METRICS, Metric
+from tokenswarm.records import COLUMNS
+
+_TEXT = (
+    "phase",
+    "worker",
+    "traffic",
+    "session",
+    "token_source",
+    "clock",
+    "finish_reason",
+    "error_kind",
+    "error",
+)
+# Facts that no table here needs; leaving them out keeps a million rows in memory.
+_UNUSED = ("arm", "request_id", "retry_after_s", "request_bytes", "response_bytes", "headers_s", "tool_calls")
+_KINDS: dict[str, str] = {name: "category" if name in _TEXT else "float64" for name in COLUMNS if name not in _UNUSED}
+_REQUIRED = ("phase", "traffic", "sent_s", "first_token_s", "last_token_s", "finished_s", "output_tokens", "error_kind")
+_CLOCK_COLUMNS = (
+    "scheduled_s",
+    "sent_s",
+    "first_token_s",
+    "first_output_s",
+    "last_token_s",
+    "finished_s",
+)
+
+
+def read_requests(path: Path, offsets: Mapping[str, float] | None = None) -> CsvFile:
+    """All rows, times laid on the master's axis by ``offsets`` (seconds to add, by worker).
+
+    Columns that the file lacks are there and blank. Metric columns carry the names of ``METRICS``.
+    """
+    file = read_csv(path, _KINDS, required=_REQUIRED, wanted="a requests.csv of a run")
+    frame = file.frame
+    for name, kind in _KINDS.items():
+        if name not in frame:
+            frame[name] = pd.Series(index=frame.index, dtype=kind)
+    incomplete = frame["phase"].isna()
+    if incomplete.any():
+        file.notes.append(f"{path.name}: {int(incomplete.sum())} rows without phase were left out")
+        frame = frame[~incomplete].reset_index(drop=True)
+    _lay_on_master_axis(frame, offsets or {})
+    for metric in METRICS.values():
+        frame[metric.name] = column_of(metric, frame)
+    file.frame = frame
+    return file
+
+
+def column_of(metric: Metric, frame: pd.DataFrame) -> pd.Series[float]:
+    """One metric for every row; blank where a fact it needs is unknown or its condition does not hold."""
+    values: pd.Series[float] = metric.compute(frame)
+    return values if metric.holds is None else values.where(metric.holds(frame))
+
+
+def values_of(column: pd.Series[float]) -> Values:
+    """Known values in ascending order."""
+    return np.sort(np.asarray(column.dropna(), dtype=np.float64))
+
+
+def _lay_on_master_axis(frame: pd.DataFrame, offsets: Mapping[str, float]) -> None:
+    if not any(offsets.values()):
+        return
+    shift = frame["worker"].astype("object").map(dict(offsets)).fillna(0.0).astype("float64")
+    for name in _CLOCK_COLUMNS:
+        frame[name] = frame[name] + shift

@@ -1,0 +1,187 @@
+"""The run folder, format 1, as ``tokenswarm.rundir`` writes it: everything beside ``requests.csv``.
+
+Every file but ``run.json`` may be missing or cut off: an interrupted run is read as far as it got.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.csv_file import CsvFile, read_csv
+from analysis.requests_csv import read_requests
+from tokenswarm.errors import RunFolderError
+
+FORMAT = 1
+
+_WORKERS = {"worker": "str", "wall_s": "float64", "monotonic_s": "float64", "offset_s": "float64"}
+_LEVELS = {
+    "level": "float64",
+    "concurrency": "float64",
+    "state": "str",
+    "reason": "str",
+    "started_s": "float64",
+    "measured_started_s": "float64",
+    "measured_ended_s": "float64",
+    "ended_s": "float64",
+    "planned_sessions": "float64",
+    "measured_sessions": "float64",
+}
+_TIMELINE = {
+    "worker": "category",
+    "level": "float64",
+    "traffic": "category",
+    "phase": "category",
+    "second": "float64",
+    "tokens": "float64",
+    "started": "float64",
+    "finished": "float64",
+    "failed": "float64",
+    "in_flight_s": "float64",
+}
+_GAPS = {"level": "float64", "traffic": "category", "phase": "category", "bucket": "float64", "count": "float64"}
+
+
+@dataclass
+class Run:
+    """One run as read. Frames of missing files are empty; ``facts`` and ``end`` are the JSON files."""
+
+    path: Path
+    facts: dict[str, Any]
+    end: dict[str, Any] | None
+    requests: pd.DataFrame
+    levels: pd.DataFrame
+    timeline: pd.DataFrame
+    chunk_gaps: pd.DataFrame
+    unix_minus_master_s: float | None = None  # add to a time on the master's axis to get unix time
+    whole_folder: bool = True  # False: only a requests.csv was given
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return str(self.facts.get("name") or self.path.stem)
+
+    @property
+    def simulated(self) -> bool:
+        return bool(self.target.get("simulated"))
+
+    @property
+    def target(self) -> dict[str, Any]:
+        return _mapping(self.facts.get("target"))
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        return _mapping(self.facts.get("scenario"))
+
+    @property
+    def planned_levels(self) -> list[dict[str, Any]]:
+        planned = self.facts.get("levels")
+        return [level for level in planned if isinstance(level, dict)] if isinstance(planned, list) else []
+
+    @property
+    def traffic_classes(self) -> dict[str, dict[str, Any]]:
+        """Traffic classes of the scenario by name."""
+        classes = self.scenario.get("traffic")
+        if not isinstance(classes, list):
+            return {}
+        return {str(item.get("name")): item for item in classes if isinstance(item, dict)}
+
+
+def read_run(folder: Path) -> Run:
+    """The run in ``folder``; raises ``RunFolderError`` with one line where it cannot be one."""
+    facts = _read_json(folder / "run.json")
+    if facts.get("format") != FORMAT:
+        raise RunFolderError(f"{folder / 'run.json'}: wanted format {FORMAT}, found {facts.get('format')!r}")
+    end_path = folder / "end.json"
+    notes: list[str] = []
+
+    def table(name: str, kinds: dict[str, str]) -> pd.DataFrame:
+        file = _optional(folder / name, kinds)
+        notes.extend(file.notes)
+        return file.frame
+
+    workers = table("workers.csv", _WORKERS)
+    pairs = zip(workers["worker"], workers["offset_s"].fillna(0.0), strict=True)
+    offsets = {str(worker): float(offset) for worker, offset in pairs}
+    requests = read_requests(folder / "requests.csv", offsets)
+    notes.extend(requests.notes)
+    return Run(
+        path=folder,
+        facts=facts,
+        end=_end_of(end_path, notes),
+        requests=requests.frame,
+        levels=table("levels.csv", _LEVELS),
+        timeline=table("timeline.csv", _TIMELINE),
+        chunk_gaps=table("chunk_gaps.csv", _GAPS),
+        unix_minus_master_s=_unix_minus_master(workers),
+        notes=notes,
+    )
+
+
+def run_of_requests(path: Path) -> Run:
+    """A lone ``requests.csv``: no plan, no level states, no timeline."""
+    file = read_requests(path)
+    return Run(
+        path=path,
+        facts={},
+        end=None,
+        requests=file.frame,
+        levels=_empty(_LEVELS),
+        timeline=_empty(_TIMELINE),
+        chunk_gaps=_empty(_GAPS),
+        whole_folder=False,
+        notes=file.notes,
+    )
+
+
+def _optional(path: Path, kinds: dict[str, str]) -> CsvFile:
+    """The file, or an empty table where it is missing or was not begun."""
+    if not path.exists() or path.stat().st_size == 0:
+        return CsvFile(_empty(kinds))
+    return read_csv(path, kinds, required=tuple(kinds), wanted=f"the {path.name} of a run")
+
+
+def _empty(kinds: dict[str, str]) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as problem:
+        raise RunFolderError(f"{path}: wanted the run.json of a run: {problem.strerror}") from problem
+    except ValueError as problem:
+        raise RunFolderError(f"{path}: wanted JSON: {problem}") from problem
+    if not isinstance(facts, dict):
+        raise RunFolderError(f"{path}: wanted a JSON object")
+    return facts
+
+
+def _end_of(path: Path, notes: list[str]) -> dict[str, Any] | None:
+    """``end.json``; a half-written one counts as none, because it was being written when the run died."""
+    if not path.exists():
+        return None
+    try:
+        return _read_json(path)
+    except RunFolderError as problem:
+        notes.append(f"{problem}; the run counts as interrupted")
+        return None
+
+
+def _unix_minus_master(workers: pd.DataFrame) -> float | None:
+    """From the wall clock pair of the process without offset (the master), else of the first one."""
+    known = workers.dropna(subset=["wall_s", "monotonic_s"])
+    if known.empty:
+        return None
+    master = known[known.offset_s.fillna(0.0) == 0.0]
+    row = (master if len(master) else known).iloc[0]
+    offset = 0.0 if pd.isna(row.offset_s) else float(row.offset_s)
+    return float(row.wall_s) - float(row.monotonic_s) - offset
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,90 @@
+"""Finds out what RUN is (run folder, requests.csv, Locust CSVs) and reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis.cold_start import cold_start_of, warmup_rows
+from analysis.csv_file import header_of
+from analysis.failures import groups_of_rows
+from analysis.levels import level_rows
+from analysis.locust_csv import is_locust_name, prefix_of, read_locust, stats_file_of
+from analysis.locust_levels import outcome_of_locust
+from analysis.notes import notes_of, unrun_levels
+from analysis.outcome import Outcome
+from analysis.run_folder import Run, read_run, run_of_requests
+from tokenswarm.errors import RunFolderError
+from tokenswarm.records import Phase
+
+_WANTED = "a run folder, a requests.csv, or the prefix of Locust's CSV files (out for out_stats.csv)"
+
+
+def read_outcome(run: str, *, failures_infinite: bool = False) -> Outcome:
+    """Raises ``RunFolderError`` with one line that names the file and what was wanted."""
+    path = Path(run)
+    if path.is_dir():
+        return _outcome_of_folder(path, failures_infinite)
+    if path.name == "run.json" and path.is_file():
+        return outcome_of_run(read_run(path.parent), failures_infinite=failures_infinite)
+    if path.is_file():
+        return _outcome_of_file(path, failures_infinite)
+    if stats_file_of(run) is not None or is_locust_name(path):
+        return outcome_of_locust(read_locust(prefix_of(path)))
+    raise RunFolderError(f"{run}: wanted {_WANTED}, but nothing is there")
+
+
+def _outcome_of_folder(folder: Path, failures_infinite: bool) -> Outcome:
+    if (folder / "run.json").exists():
+        return outcome_of_run(read_run(folder), failures_infinite=failures_infinite)
+    if (folder / "requests.csv").exists():
+        return outcome_of_run(run_of_requests(folder / "requests.csv"), failures_infinite=failures_infinite)
+    prefixes = sorted({prefix_of(path) for path in folder.iterdir() if path.name.endswith("_stats.csv")})
+    if len(prefixes) == 1:
+        return outcome_of_locust(read_locust(prefixes[0]))
+    if prefixes:
+        raise RunFolderError(f"{folder}: holds several Locust results, name one of {', '.join(prefixes)}")
+    raise RunFolderError(f"{folder}: wanted {_WANTED}, but the folder has no run.json, requests.csv or *_stats.csv")
+
+
+def _outcome_of_file(path: Path, failures_infinite: bool) -> Outcome:
+    names = header_of(path)
+    if "sent_s" in names:
+        return outcome_of_run(run_of_requests(path), failures_infinite=failures_infinite)
+    prefix = prefix_of(path)
+    if path == stats_file_of(prefix) or not is_locust_name(path):
+        if "Name" not in names:
+            raise RunFolderError(f"{path}: wanted {_WANTED}, but it is a CSV file of neither kind")
+        return outcome_of_locust(read_locust(prefix, path))
+    return outcome_of_locust(read_locust(prefix))
+
+
+def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
+    """Levels, cold start, failures and footnotes of a run."""
+    rows, by_class = level_rows(run, failures_infinite=failures_infinite)
+    measured = run.requests[run.requests["phase"] == Phase.MEASURED]
+    return Outcome(
+        path=str(run.path),
+        source="run folder" if run.whole_folder else "requests.csv",
+        name=run.name,
+        simulated=run.simulated,
+        facts={key: run.facts.get(key) for key in ("run_id", "created", "seed", "target", "provenance")},
+        scenario=run.scenario,
+        levels=rows,
+        classes=by_class,
+        cold_start=cold_start_of(run.requests, rows),
+        warmup=warmup_rows(run.requests),
+        failures=groups_of_rows(measured[measured["error_kind"].notna()]),
+        notes=notes_of(run, rows, failures_infinite=failures_infinite),
+        doubts=_doubts(run, len(measured), unrun_levels(run, rows)),
+    )
+
+
+def _doubts(run: Run, measured: int, unrun: list[str]) -> list[str]:
+    doubts = []
+    if not measured:
+        doubts.append("the run has no measured request")
+    if run.whole_folder and run.end is None:
+        doubts.append("the run was interrupted: it has no end.json")
+    if unrun:
+        doubts.append(f"levels without any request: {', '.join(unrun)}")
+    return doubts
