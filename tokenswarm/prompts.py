@@ -6,6 +6,7 @@ import hashlib
 from random import Random
 
 from tokenswarm.counting import Server
+from tokenswarm.errors import InputError
 from tokenswarm.promptfile import Conversation, read_prompts
 from tokenswarm.scenario import ChatTraffic, Scenario
 from tokenswarm.survey import survey
@@ -31,6 +32,11 @@ class Material:
         self.system = traffic.system_prompt
         self.random = traffic.prompts == "random_ids"
         self.sends_ids = self.random and api == "completions" and traffic.turns.highest == 1 and not self.system
+        if self.random and not (counter.token_ids if self.sends_ids else counter.random_words):
+            raise InputError(
+                f"traffic {traffic.name!r}: prompts: random_ids needs target.tokenizer (a local tokenizer) or a server "
+                f"with /tokenize and /detokenize; tokens are {counter.source} here"
+            )
         self.conversations: list[Conversation] = []
         self.skipped = 0
         self.reused = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -13,7 +13,7 @@ from random import Random
 import msgspec
 
 from tokenswarm.counting import Approximate, Counting, Prompt, Server, find_counting
-from tokenswarm.errors import InputError, TargetError
+from tokenswarm.errors import TargetError
 from tokenswarm.tokens import PARAGRAPH, TokenCounter
 
 _HEADS = [
@@ -22,7 +22,7 @@ _HEADS = [
 ]
 _CHEAP_HEADS = 200  # with a local tokenizer
 _ENOUGH_HEADS = 8
-_SIFT_CALLS = 30  # spent on telling one-token words from others where no ids can be had
+_SIFT_CALLS = 24  # spent on telling one-token words from others where no ids can be had
 _SIFT_GROUP = 64
 _IDS_GROUP = 200  # words in one question for ids: short enough for a small context
 _CHECK_GROUP = 400  # words counted together to confirm what the ids said
@@ -119,7 +119,7 @@ class _Survey:
         """The halves' excesses add up, so only one of them is asked for; a few words are not worth a question."""
         if excess == 0:
             return words
-        if excess < 0 or len(words) <= 3 or self.calls >= stop_at:
+        if len(words) <= 3 or self.calls >= stop_at:
             return []
         middle = len(words) // 2
         left = self.excess(words[:middle])
@@ -167,7 +167,7 @@ def survey(
 ) -> TokenCounter:
     """Measure ``server`` (or ``tokenizer``) for prompts of ``api`` with these system prompts.
 
-    ``random``: also find material for random token ids; raises ``InputError`` where that cannot be had.
+    ``random``: also look for token ids and pieces of the vocabulary. Raises ``InputError`` for an unusable tokenizer.
     Never raises because a server cannot count: then ``source`` is ``approximate`` and ``note`` says why.
     """
     counting, note = find_counting(server, api, tokenizer)
@@ -230,31 +230,27 @@ def _checked(asked: _Survey, counter: TokenCounter) -> TokenCounter:
         return msgspec.structs.replace(
             counter, words=some, longer=[], exact=False, note="no word costs exactly one token on this server"
         )
-    if not counter.exact or _adds_up(asked, counter):
+    if not counter.exact or _adds_up(asked, counter, counter.make_text):
         return counter
     plain = msgspec.structs.replace(counter, capitals=[])
-    if counter.capitals and _adds_up(asked, plain):
+    if counter.capitals and _adds_up(asked, plain, plain.make_text):
         return plain
     return msgspec.structs.replace(
         plain, exact=False, note="tokens of generated prompts are not the sum of their words"
     )
 
 
-def _adds_up(asked: _Survey, counter: TokenCounter) -> bool:
-    return all(
-        asked.count(counter.make_text(Random(length), length)) == counter.overhead + length
-        for length in _CHECKED_LENGTHS
-    )
+def _adds_up(asked: _Survey, counter: TokenCounter, make: Callable[[Random, int], str]) -> bool:
+    return all(asked.count(make(Random(length), length)) == counter.overhead + length for length in _CHECKED_LENGTHS)
 
 
 def _with_random(asked: _Survey, counter: TokenCounter) -> TokenCounter:
-    ids = asked.counting.vocabulary() or sorted(asked.ids_seen)
+    """Add token ids, and pieces of the vocabulary for chats; ``prompts.Material`` refuses to go without."""
     pieces = asked.vocabulary_words()
     costs = asked.costs_by_ids(pieces)
     found = asked.one_token_words([piece for piece in pieces if costs.get(piece, 1) == 1], _CHECK_GROUP)
-    if not ids or (asked.api == "chat" and not found):
-        raise InputError(
-            "prompts: random_ids needs target.tokenizer (a local tokenizer), or a server with /tokenize and "
-            f"/detokenize; {asked.counting.source} counting has no token ids"
-        )
-    return msgspec.structs.replace(counter, token_ids=ids, random_words=found)
+    ids = asked.counting.vocabulary() or sorted(asked.ids_seen)
+    counter = msgspec.structs.replace(counter, token_ids=ids, random_words=found)
+    if found and not _adds_up(asked, counter, counter.make_random_text):
+        return msgspec.structs.replace(counter, exact=False, note="tokens of random text are not the sum of its pieces")
+    return counter
