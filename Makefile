@@ -1,0 +1,57 @@
+# `make` alone explains itself. Everything runs in .venv, which is made on first use.
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+SCENARIO ?= scenarios/chat-sweep.yaml
+URL      ?=
+RUN      ?= $(shell ls -d results/*/ 2>/dev/null | grep -v /bench- | tail -n 1)
+ARGS     ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo run ui table test lint bench engines test-engines clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
+
+setup: $(READY) ## make .venv and install everything into it
+$(READY): requirements.txt requirements-dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY) ## a simulated engine under chat traffic at 1 to 32 users, and its table
+	$(BIN)/locust -f locustfiles/chat.py --headless --only-summary --skip-log-setup --scenario scenarios/demo.yaml $(ARGS)
+
+run: $(READY) ## SCENARIO=scenarios/chat-sweep.yaml URL=http://host:8000: the load, then the table
+	$(BIN)/locust -f locustfiles/chat.py --headless --only-summary --scenario $(SCENARIO) $(if $(URL),--host $(URL)) $(ARGS)
+
+ui: $(READY) ## Locust's page on http://127.0.0.1:8089; URL= and SCENARIO= as for run
+	$(BIN)/locust -f locustfiles/chat.py --web-host 127.0.0.1 $(if $(filter command line environment,$(origin SCENARIO)),--scenario $(SCENARIO)) $(if $(URL),--host $(URL)) $(ARGS)
+
+table: $(READY) ## RUN=results/…: the table of a finished run (default: the newest)
+	$(BIN)/python -m analysis table $(RUN) $(ARGS)
+
+test: $(READY) ## all tests that need no engine
+	$(BIN)/python -m pytest -m "not engine" $(ARGS)
+
+lint: $(READY) ## style, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## how fast and how truthful the load generator is on this machine
+	$(BIN)/python -m benchmarks all $(ARGS)
+
+engines: $(READY) ## install the real engines that test-engines uses, into .engines
+	$(BIN)/python -m tests.engines.install $(ARGS)
+
+test-engines: $(READY) ## chat sweeps against real llama.cpp and vLLM on the CPU
+	$(BIN)/python -m pytest -m engine -rs $(ARGS)
+
+clean: ## remove .venv and caches; results stay
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .import_linter_cache benchmarks/build

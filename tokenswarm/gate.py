@@ -1,0 +1,147 @@
+"""Where the users of one process wait for tickets. Knows what the controller allows, and nothing of HTTP."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import gevent
+import gevent.event
+
+from tokenswarm.records import Phase, RequestRecord
+from tokenswarm.schedule import Level, Ticket, own_tickets
+
+Facts = tuple[bool, bool, float, float | None, float | None, float, int | None]
+Done = tuple[int, str, list[Facts]]
+
+
+class SessionCut(gevent.GreenletExit):
+    """Thrown into a user whose session must end now; the user itself goes on."""
+
+
+def completion_facts(record: RequestRecord) -> Facts | None:
+    """What the controller needs of one request: measured, ok, sent, first token, last token, finished (monotonic
+    seconds of the worker), output tokens. ``None`` for requests that count in no level figure."""
+    if record.phase not in (Phase.MEASURED, Phase.FILL) or record.sent_s is None or record.finished_s is None:
+        return None
+    return (
+        record.phase == Phase.MEASURED,
+        record.ok,
+        record.sent_s,
+        record.first_token_s,
+        record.last_token_s,
+        record.finished_s,
+        record.output_tokens,
+    )
+
+
+class Gate:
+    """Tickets for the users of this process, handed out one by one."""
+
+    def __init__(self, levels: Sequence[Level], worker_index: int) -> None:
+        self._levels = levels
+        self._granted: deque[tuple[Level, Phase, int]] = deque()
+        self._own = iter(own_tickets(worker_index))
+        self._waiting: deque[gevent.event.AsyncResult[None]] = deque()
+        self._sessions: dict[gevent.Greenlet, Ticket] = {}
+        self._endless: tuple[Level | None, Phase] | None = None
+        self._late_after_s: float | None = None
+        self._done: list[Done] = []
+        self.orders = 0  # obeyed so far
+        self.on_change: Callable[[], None] = lambda: None  # users wait, or sessions have ended
+
+    # the controller's orders --------------------------------------------------------
+
+    def grant(self, level: int, phase: Phase, numbers: range) -> None:
+        """Numbered tickets for this process alone."""
+        self._late_after_s = None
+        chosen = self._levels[level]
+        self._granted.extend((chosen, phase, number) for number in numbers)
+        self._wake(len(numbers))
+
+    def open(self, level: int | None, phase: Phase) -> None:
+        """From now on every free user starts an own session in ``phase``; ``level`` None is free-running."""
+        self._late_after_s = None
+        self._endless = (None if level is None else self._levels[level], phase)
+        self._wake(len(self._waiting))
+
+    def close(self, *, late_is_drain: bool) -> None:
+        """No new sessions. With ``late_is_drain`` what ends from now on no longer counts as measured."""
+        self._endless = None
+        self._granted.clear()
+        if late_is_drain:
+            self._late_after_s = perf_counter()
+        self.on_change()
+
+    def cut(self) -> None:
+        """End every session in flight now; its request under way becomes a ``cancelled`` row."""
+        for greenlet in list(self._sessions):
+            greenlet.kill(SessionCut, block=False)
+        self.on_change()
+
+    # the user's side ------------------------------------------------------------------
+
+    def take(self) -> Ticket:
+        """The next ticket; blocks while there is none."""
+        free_since_s = perf_counter()
+        while True:
+            if self._granted:
+                level, phase, number = self._granted.popleft()
+                break
+            if self._endless is not None:
+                (level_or_none, phase), number = self._endless, next(self._own)
+                level = level_or_none  # type: ignore[assignment]
+                break
+            self._wait()
+            free_since_s = perf_counter()
+        ticket = Ticket(level, phase, number, free_since_s)
+        self._sessions[gevent.getcurrent()] = ticket
+        return ticket
+
+    def _wait(self) -> None:
+        turn: gevent.event.AsyncResult[None] = gevent.event.AsyncResult()
+        self._waiting.append(turn)
+        self.on_change()
+        try:
+            turn.get()
+        finally:
+            if turn in self._waiting:  # killed while waiting
+                self._waiting.remove(turn)
+                self.on_change()
+
+    def _wake(self, count: int) -> None:
+        for _ in range(min(count, len(self._waiting))):
+            self._waiting.popleft().set(None)
+        self.on_change()
+
+    def phase_of(self, ticket: Ticket, finished_s: float, *, cut: bool) -> Phase:
+        """The phase a request belongs to, now that its end is known."""
+        late = self._late_after_s is not None and finished_s > self._late_after_s
+        return Phase.DRAIN if cut or (late and ticket.phase == Phase.MEASURED) else ticket.phase
+
+    def done(self, ticket: Ticket, facts: list[Facts]) -> None:
+        """The session has ended and its records are with the recorder."""
+        self._sessions.pop(gevent.getcurrent(), None)
+        if ticket.level is not None:
+            self._done.append((ticket.level.index, ticket.phase, facts))
+            self.on_change()
+
+    # reporting --------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def in_session(self) -> int:
+        return len(self._sessions)
+
+    def take_done(self) -> list[Done]:
+        """Sessions ended since the last call."""
+        done, self._done = self._done, []
+        return done
+
+    def idle(self, greenlet: gevent.Greenlet | None) -> bool:
+        return greenlet not in self._sessions

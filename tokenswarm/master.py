@@ -1,0 +1,273 @@
+"""The master's side of a process: run folders, workers, levels, and how a run ends.
+
+A process that runs alone is master and worker in one.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import gevent
+from locust import LoadTestShape
+
+from tokenswarm import progress
+from tokenswarm.controller import Controller, LevelFacts
+from tokenswarm.plan import Plan
+from tokenswarm.provenance import clock_identity, provenance
+from tokenswarm.recorder import LocustStatistics
+from tokenswarm.rundir import FORMAT, RunFolder
+from tokenswarm.schedule import Level
+
+log = logging.getLogger(__name__)
+
+PINGS = 5
+STOP_LIMIT_S = 10.0
+PROGRESS_INTERVAL_S = 5.0
+ALONE = "local"
+
+
+class Levels(LoadTestShape):  # type: ignore[misc]
+    """Tells Locust how many users the current level wants. Stands in no locustfile, so Locust does not pick it up."""
+
+    def __init__(self, master: RunMaster) -> None:
+        super().__init__()
+        self._master = master
+        self._last: tuple[int, float] | None = None
+
+    def tick(self) -> tuple[int, float] | None:
+        controller = self._master.controller
+        if controller is None:  # the run has not begun: Locust fires test_start after the first tick
+            first = self._master.plan.levels[0]
+            return first.concurrency, float(first.concurrency)
+        if self._last == controller.target():
+            controller.wait_for_change()
+        self._last = controller.target()
+        return self._last
+
+
+class RunMaster:
+    """Owns the run folder and, for a run with levels, the controller."""
+
+    def __init__(self, environment: Any, plan: Plan, results: Path, *, alone: bool, table: bool) -> None:
+        self.plan = plan
+        self.controller: Controller | None = None
+        self.exit_code: int | None = None
+        self.folder: RunFolder | None = None
+        self._environment = environment
+        self._runner = environment.runner
+        self._results = results
+        self._alone = alone
+        self._table = table
+        self._statistics = LocustStatistics(environment)
+        self._run = ""
+        self._clients: dict[str, str] = {}  # worker name -> Locust's id of it
+        self._offsets: dict[str, tuple[float, float]] = {}  # worker name -> (round trip, offset)
+        self._stopped: set[str] = set()
+        self._written: dict[str, float] = {}  # worker name -> offset in workers.csv
+        self._free = LevelFacts()
+        self._progress: gevent.Greenlet | None = None
+        self.table_text = ""
+        for message, handler in self._handlers().items():
+            self._runner.register_message(message, handler)
+        if plan.levels:
+            environment.shape_class = Levels(self)
+            environment.shape_class.runner = self._runner
+
+    def _handlers(self) -> dict[str, Callable[..., None]]:
+        return {
+            "ts_join": self._on_join,
+            "ts_pong": self._on_pong,
+            "ts_rows": self._on_rows,
+            "ts_report": self._on_report,
+            "ts_stopped": self._on_stopped,
+        }
+
+    def _send(self, message: str, data: dict[str, Any], worker: str) -> None:
+        self._runner.send_message(message, data, client_id=None if self._alone else self._clients[worker])
+
+    # workers ----------------------------------------------------------------------------
+
+    def _on_join(self, environment: Any, msg: Any, **_: Any) -> None:
+        name = self._name(msg.node_id)
+        self._send("ts_welcome", {}, name)
+        if msg.data["clock"] == clock_identity():
+            self._offsets[name] = (0.0, 0.0)
+        for _ping in range(PINGS):
+            self._send("ts_ping", {"sent_s": perf_counter()}, name)
+        if self._run:
+            self._start_worker(name)
+
+    def _name(self, client: str) -> str:
+        if self._alone:
+            return ALONE
+        name = f"w{self._runner.get_worker_index(client)}"
+        self._clients[name] = client
+        return name
+
+    def _on_pong(self, environment: Any, msg: Any, **_: Any) -> None:
+        """Keep the offset of the shortest round trip; on the master's own kernel the clocks are one."""
+        name = self._name(msg.node_id)
+        now_s, sent_s, theirs_s = perf_counter(), msg.data["sent_s"], msg.data["monotonic_s"]
+        round_trip_s = now_s - sent_s
+        if round_trip_s < self._offsets.get(name, (float("inf"), 0.0))[0]:
+            self._offsets[name] = (round_trip_s, (now_s + sent_s) / 2 - theirs_s)
+            if self.controller is not None and name in self.controller.workers:
+                self.controller.workers[name].offset_s = self._offsets[name][1]
+
+    def _start_worker(self, name: str) -> None:
+        if self.controller is not None:
+            self.controller.join(name, self._offsets.get(name, (0.0, 0.0))[1])
+        index = 0 if self._alone else self._runner.get_worker_index(self._clients[name])
+        data = {"run": self._run, "worker": name, "index": index, "plan": self.plan.to_message()}
+        self._send("ts_start", data, name)
+        self._write_clock(name)
+
+    def _on_rows(self, environment: Any, msg: Any, **_: Any) -> None:
+        if self.folder is not None:
+            self.folder.append(msg.data["file"], msg.data["lines"])
+
+    def _on_report(self, environment: Any, msg: Any, **_: Any) -> None:
+        data = msg.data
+        if self.controller is not None:
+            self.controller.report(data["worker"], data["waiting"], data["done"], data["order"])
+            return
+        offset_s = self._offsets.get(data["worker"], (0.0, 0.0))[1]
+        for _level, _phase, requests in data["done"]:
+            for facts in requests:
+                self._free.add(facts, offset_s)
+
+    def _on_stopped(self, environment: Any, msg: Any, **_: Any) -> None:
+        if msg.data["run"] == self._run:
+            self._stopped.add(self._name(msg.node_id))
+
+    # a run --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A new run folder, a new controller; every worker is told."""
+        self._run = uuid4().hex
+        self._stopped, self._written = set(), {}
+        self._free = LevelFacts()
+        self.folder = RunFolder.create(self._results, self.plan.scenario.name)
+        self.folder.write_once("run.json", self._description())
+        log.info("results go to %s", self.folder.path)
+        if self.plan.levels:
+            self.controller = Controller(self.plan.levels, self._send, self._level_ended)
+            self._progress = gevent.spawn(self._tell_progress)
+        for name in [ALONE] if self._alone else list(self._clients):
+            self._start_worker(name)
+
+    def _description(self) -> dict[str, Any]:
+        plan = self.plan
+        return {
+            "format": FORMAT,
+            "name": plan.scenario.name,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "run_id": self._run,
+            **plan.description(),
+            "provenance": provenance(),
+            "levels": [
+                {
+                    "level": level.index,
+                    "concurrency": level.concurrency,
+                    "sessions": level.sessions,
+                    "warmup_sessions": level.warmup_sessions,
+                    "duration_s": level.duration_s,
+                    "tail": level.tail,
+                }
+                for level in plan.levels
+            ],
+        }
+
+    def _level_ended(self, row: dict[str, Any], level: Level, facts: LevelFacts) -> None:
+        if self.folder is not None:
+            self.folder.append_row("levels", row)
+        self._statistics.level(level.label, facts.wall_s, facts.window_tokens(level.tail))
+        log.info("%s", progress.level_line(level, facts, row["state"]))
+
+    def _tell_progress(self) -> None:
+        while self.controller is not None and not self.controller.finished:
+            gevent.sleep(PROGRESS_INTERVAL_S)
+            if self.controller is not None and not self.controller.finished:
+                log.info("%s", progress.line(self.controller))
+
+    def end(self, collect: Callable[[], None]) -> None:
+        """Close the run folder after every worker has sent its last rows; harmless when called again.
+
+        ``collect`` ends the worker in this process, where there is one.
+        """
+        folder = self.folder
+        if folder is None:
+            return
+        complete = self.controller is None or self.controller.finished
+        if self.controller is not None:
+            self.controller.interrupt("the run was stopped")
+        self._collect(collect)
+        if self.controller is None:
+            self._statistics.level("", self._free.wall_s, self._free.window_tokens("drain"))
+        for worker in list(self._written):
+            self._write_clock(worker)
+        folder.write_once(
+            "end.json",
+            {
+                "state": "finished" if complete else "stopped",
+                "ended": datetime.now(UTC).isoformat(timespec="seconds"),
+                "reasons": [] if complete else ["stopped before all levels were done"],
+            },
+        )
+        folder.close()
+        self.folder, self.controller, self._run = None, None, ""
+        if self._progress is not None:
+            self._progress.kill(block=False)
+        self._analyse(folder.path)
+
+    def _collect(self, collect: Callable[[], None]) -> None:
+        if self._alone:
+            collect()
+            return
+        for name in self._clients:
+            self._send("ts_stop", {"run": self._run}, name)
+        deadline_s = perf_counter() + STOP_LIMIT_S
+        while not self._stopped.issuperset(self._present()) and perf_counter() < deadline_s:
+            gevent.sleep(0.01)
+        missing = set(self._clients) - self._stopped
+        if missing:
+            log.error("the last rows of %s did not arrive", ", ".join(sorted(missing)))
+
+    def _present(self) -> set[str]:
+        """Workers that Locust still hears from."""
+        return {name for name, client in self._clients.items() if self._heard(client)}
+
+    def _heard(self, client: str) -> bool:
+        node = self._runner.clients.get(client)
+        return node is not None and node.state != "missing"
+
+    def _write_clock(self, worker: str) -> None:
+        """A row of ``workers.csv``; a later row of the same worker, after more pings, replaces it."""
+        offset_s = self._offsets.get(worker, (0.0, 0.0))[1]
+        if self.folder is not None and self._written.get(worker) != offset_s:
+            self._written[worker] = offset_s
+            row = {"worker": worker, "wall_s": time.time(), "monotonic_s": perf_counter() - offset_s, "offset_s": offset_s}
+            self.folder.append_row("workers", row)
+
+    # the verdict ----------------------------------------------------------------------------
+
+    def _analyse(self, path: Path) -> None:
+        """Tables and verdict come from the analysis, as a child process: it must not run in this patched one."""
+        if not self._table:
+            return
+        command = [sys.executable, "-m", "analysis", "table", str(path), "--save", "--check"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.exit_code = result.returncode
+        self.table_text = result.stdout
+        if result.returncode not in (0, 1, 3):
+            log.error("the analysis failed: %s", (result.stderr.strip().splitlines() or ["no output"])[-1])
+            self.exit_code = 3

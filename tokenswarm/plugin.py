@@ -1,0 +1,196 @@
+"""The one place that knows everybody: Locust's options, the wiring at ``init``, the closing and the exit code."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import locust.stats
+from locust import events
+from locust.runners import MasterRunner, WorkerRunner
+
+from tokenswarm.errors import InputError, TokenswarmError
+from tokenswarm.master import RunMaster
+from tokenswarm.plan import Plan, make_plan
+from tokenswarm.scenario import Scenario, default_scenario, load_scenario
+from tokenswarm.simulated import SimulatedTarget
+from tokenswarm.worker import LoadWorker
+
+log = logging.getLogger(__name__)
+
+SPARE_FILES = 64  # open files a process needs beside one connection a user
+BAD_INPUT = 2
+
+
+class FinalStatsCSV(locust.stats.StatsCSVFileWriter):  # type: ignore[misc]
+    """Locust rewrites its CSV files once a second and closes them without a last look; this writer looks again."""
+
+    def close_files(self) -> None:
+        for handle, writer, columns, rows in (
+            (self.requests_csv_filehandle, self.requests_csv_writer, self.requests_csv_columns, self._requests_data_rows),
+            (self.failures_csv_filehandle, self.failures_csv_writer, self.failures_columns, self._failures_data_rows),
+        ):
+            handle.seek(0)
+            writer.writerow(columns)
+            rows(writer)
+            handle.truncate()
+        super().close_files()
+
+
+class Session:
+    """What this process is in the run; stands at ``environment.tokenswarm``."""
+
+    def __init__(self, environment: Any, kind: str | None) -> None:
+        runner = environment.runner
+        self.alone = not isinstance(runner, MasterRunner | WorkerRunner)
+        self.master: RunMaster | None = None
+        self.worker: LoadWorker | None = None
+        self._simulator: SimulatedTarget | None = None
+        if not isinstance(runner, WorkerRunner):
+            plan = self._plan(environment, kind)
+            options = environment.parsed_options
+            self.master = RunMaster(
+                environment, plan, Path(options.results), alone=self.alone, table=not options.no_table
+            )
+        if not isinstance(runner, MasterRunner):
+            self.worker = LoadWorker(environment, alone=self.alone)
+        self.ready = self.worker.ready if self.worker else None
+
+    def _plan(self, environment: Any, kind: str | None) -> Plan:
+        options = environment.parsed_options
+        scenario = load_scenario(options.scenario) if options.scenario else default_scenario(kind or "chat")
+        scenario = _overridden(scenario.with_target(url=environment.host or None, model=options.model or None), options)
+        _check_options(scenario, options, alone=self.alone)
+        preset = scenario.target.simulator
+        if preset is not None:
+            self._simulator = SimulatedTarget(preset, scenario.seed)
+            return make_plan(scenario, kind, simulator_url=self._simulator.url)
+        return make_plan(scenario, kind)
+
+    def finish(self) -> None:
+        if self.master is not None:
+            self.master.end(self.worker.end if self.worker else lambda: None)
+        elif self.worker is not None:
+            self.worker.end()
+
+    def close(self) -> None:
+        if self._simulator is not None:
+            self._simulator.stop()
+
+
+def _overridden(scenario: Scenario, options: Any) -> Scenario:
+    """The scenario with what the command line says of key and certificates."""
+    tls: dict[str, Any] = ({"verify": False} if options.insecure else {}) | (
+        {"ca_file": str(Path(options.ca_file).resolve())} if options.ca_file else {}
+    )
+    changes: dict[str, Any] = {"tls": scenario.target.tls.model_copy(update=tls)}
+    if options.api_key_file:
+        changes |= {"api_key": None, "api_key_file": str(Path(options.api_key_file).resolve())}
+    return scenario.model_copy(update={"target": scenario.target.model_copy(update=changes)})
+
+
+def _check_options(scenario: Scenario, options: Any, *, alone: bool) -> None:
+    """Refuse options that would be ignored, and more users than this process may open connections for."""
+    levels = scenario.load is not None
+    given = [name for name, value in (("-u", options.num_users), ("-r", options.spawn_rate), ("-t", options.run_time)) if value]
+    if levels and given:
+        raise InputError(
+            f"{' '.join(given)}: the load of {scenario.source} decides users and time; "
+            "leave the option out, or the scenario's load"
+        )
+    users = max(scenario.load.closed.users) if scenario.load else options.num_users or 1
+    if alone:
+        require_open_files(users)
+
+
+def require_open_files(users: int) -> None:
+    """Raise the soft limit of open files to what ``users`` connections need; ``InputError`` where it cannot be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    need = users + SPARE_FILES
+    if soft >= need or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and hard < need:
+        raise InputError(
+            f"open files: the limit of {hard} lets about {max(0, hard - SPARE_FILES)} users run in one process, "
+            f"{users} are asked for; raise it (ulimit -Hn) or use more processes (--processes)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
+
+
+class _EarlyJoin(logging.Filter):
+    """Workers ask to join until the master, still busy checking the target, can answer; Locust warns each time."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not (record.msg.startswith("Unknown message type") and "ts_join" in record.getMessage())
+
+
+def install(kind: str | None = None) -> None:
+    """Call once in a locustfile. ``kind`` limits the scenario's traffic to what its user classes play."""
+    locust.stats.StatsCSVFileWriter = FinalStatsCSV
+    logging.getLogger("locust.runners").addFilter(_EarlyJoin())
+    events.init_command_line_parser.add_listener(_add_options)
+    events.init.add_listener(lambda environment, **_: _init(environment, kind))
+    events.quitting.add_listener(_quitting)
+    events.quit.add_listener(_quit)
+
+
+def _add_options(parser: Any, **_: Any) -> None:
+    add = parser.add_argument
+    add("--scenario", metavar="PATH", default="", env_var="TOKENSWARM_SCENARIO", include_in_web_ui=False,
+        help="YAML file that says what to send and how hard; without it free-running chat traffic")  # fmt: skip
+    add("--results", metavar="DIR", default="results", env_var="TOKENSWARM_RESULTS", include_in_web_ui=False,
+        help="where run folders are made (default: results)")  # fmt: skip
+    add("--model", default="", env_var="TOKENSWARM_MODEL", help="model name to ask for, instead of the scenario's")
+    add("--api-key-file", metavar="PATH", default="", env_var="TOKENSWARM_API_KEY_FILE", include_in_web_ui=False,
+        help="file with the bearer key; the scenario can name an environment variable instead")  # fmt: skip
+    add("--insecure", action="store_true", include_in_web_ui=False,
+        help="accept any TLS certificate, for example a self-signed one")  # fmt: skip
+    add("--ca-file", metavar="PATH", default="", include_in_web_ui=False,
+        help="PEM file with the certificate to trust")  # fmt: skip
+    add("--no-table", action="store_true", include_in_web_ui=False,
+        help="no table at the end of the run; python -m analysis table RUN makes it later")  # fmt: skip
+
+
+def _init(environment: Any, kind: str | None) -> None:
+    try:
+        session = Session(environment, kind)
+    except TokenswarmError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        sys.exit(BAD_INPUT)
+    environment.tokenswarm = session
+    events = environment.events
+    if session.master is not None:
+        events.test_start.add_listener(lambda **_: session.master and session.master.begin())
+    if session.worker is not None:
+        events.spawning_complete.add_listener(lambda user_count, **_: session.worker.spawned(user_count))
+    if session.master is not None:
+        events.test_stop.add_listener(lambda **_: session.finish())
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # few cyclic objects live here; fewer pauses for the streams
+
+
+def _quitting(environment: Any, **_: Any) -> None:
+    session: Session | None = getattr(environment, "tokenswarm", None)
+    if session is None:
+        return
+    session.finish()
+    session.close()
+    if session.master is not None and session.master.exit_code is not None:
+        environment.process_exit_code = session.master.exit_code
+        if session.master.table_text:
+            _quit.table = session.master.table_text  # type: ignore[attr-defined]
+            logging.getLogger("locust.stats_logger").setLevel(logging.WARNING)  # one table is enough
+
+
+def _quit(**_: Any) -> None:
+    """Locust prints its own statistics first; the table is the last thing a person sees."""
+    table = getattr(_quit, "table", "")
+    if table:
+        sys.stdout.write(f"\n{table}")
+        sys.stdout.flush()

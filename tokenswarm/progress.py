@@ -1,0 +1,65 @@
+"""What a long headless run tells while it goes: level, done of total, tok/s, TTFT so far, time left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from tokenswarm.controller import Controller, LevelFacts
+from tokenswarm.quantiles import quantile
+from tokenswarm.schedule import Level
+
+
+def clock(seconds: float) -> str:
+    """``75`` gives ``1:15``, ``3700`` gives ``1:01:40``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def time_left_s(level: Level, later: Sequence[Level], done: int, elapsed_s: float) -> float | None:
+    """A guess from the pace of the current level: each user needs as long for a session as it has so far.
+
+    ``None`` while nothing has ended. Later levels are slower a session on a busy server, so it is a lower bound.
+    """
+    if level.duration_s is not None:
+        rest_s = max(0.0, level.duration_s - elapsed_s)
+        return rest_s + sum((other.duration_s or 0.0) + other.warmup_s for other in later)
+    if not done or level.sessions is None:
+        return None
+    session_s = elapsed_s * level.concurrency / done
+    rest_s = session_s * (level.sessions - done) / level.concurrency
+    return rest_s + sum(
+        session_s * ((other.sessions or 0) / other.concurrency + (other.warmup_sessions > 0)) for other in later
+    )
+
+
+def line(controller: Controller) -> str:
+    """One line on the state of a closed-loop run."""
+    level, facts = controller.level, controller.facts
+    head = f"level {controller.position + 1} of {len(controller.levels)} ({level.label})"
+    started_s = controller.measured_started_s
+    if controller.stage in ("spawn", "warmup") or started_s is None:
+        return f"{head}: {'starting users' if controller.stage == 'spawn' else 'warm-up'}"
+    elapsed_s = perf_counter() - started_s
+    done = controller.ledger.done if level.duration_s is None else facts.measured_requests
+    parts = [f"{done}/{level.sessions} sessions" if level.sessions else f"{done} requests, {clock(elapsed_s)} of {clock(level.duration_s or 0)}"]
+    if facts.failed_requests:
+        parts.append(f"{facts.failed_requests} failed")
+    if sum(facts.tokens) and elapsed_s > 0:
+        parts.append(f"{sum(facts.tokens) / elapsed_s:.1f} tok/s")
+    ttft_s = quantile(facts.ttfts_s, 0.5)
+    if ttft_s is not None:
+        parts.append(f"TTFT p50 {ttft_s * 1e3:.0f} ms")
+    left_s = time_left_s(level, controller.levels[controller.position + 1 :], done, elapsed_s)
+    if left_s is not None:
+        parts.append(f"about {clock(left_s)} left")
+    return f"{head}: " + ", ".join(parts)
+
+
+def level_line(level: Level, facts: LevelFacts, state: str) -> str:
+    """One line on a level that has ended."""
+    wall_s = facts.wall_s
+    rate = f", {facts.window_tokens(level.tail) / wall_s:.1f} tok/s" if wall_s else ""
+    failed = f", {facts.failed_requests} failed" if facts.failed_requests else ""
+    return f"{level.label} {state}: {facts.measured_requests} requests{failed} in {clock(wall_s)}{rate}"

@@ -1,0 +1,62 @@
+"""What ran, where, on what: enough to repeat a run, and never a secret."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("tokenswarm", "locust", "gevent", "geventhttpclient", "msgspec")
+_SECRET_OPTION = re.compile(r"(?i)(key|token|secret|passw|auth)")
+_SECRET_VALUE = re.compile(r"(?i)\b(?:sk-[\w-]{6,}|bearer\s+\S+)")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def redact(arguments: list[str]) -> list[str]:
+    """Command-line words with the values of anything that sounds like a secret replaced by ``***``.
+
+    Options that name a file keep their value: a path is needed to repeat the run and is no secret.
+    """
+    words: list[str] = []
+    hide_next = False
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        secret = bool(_SECRET_OPTION.search(name)) and name.startswith("-") and not name.endswith("-file")
+        if hide_next and not word.startswith("-"):
+            words.append("***")
+        elif secret and equals:
+            words.append(f"{name}=***")
+        else:
+            words.append(_SECRET_VALUE.sub("***", word))
+        hide_next = secret and not equals and not value
+    return words
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, machine and command of this process."""
+    return {
+        **{package: _version(package) for package in _PACKAGES},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host_cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "command": " ".join(["locust", *redact(sys.argv[1:])]),
+    }
+
+
+def clock_identity() -> str:
+    """Equal in two processes whose monotonic clocks are the same: the boot of the kernel they run on."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return f"unknown {time.time_ns()}"

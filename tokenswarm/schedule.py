@@ -1,0 +1,129 @@
+"""When work is done: levels, tickets, and who may take which ticket. Pure: no clock, no socket, no Locust.
+
+All load is tickets and one ticket is one session. The number of a ticket, together with the scenario's
+seed, its level and its phase group, decides traffic class and prompt, so the work does not depend on which
+worker or user happens to take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from tokenswarm.records import Phase
+
+FILL_BLOCK = 10_000_000  # ticket numbers reserved for each worker's own endless source
+
+
+@dataclass(frozen=True)
+class Level:
+    """One step of a closed-loop run: ``concurrency`` users, then the next step.
+
+    Either ``sessions`` (exactly so many measured sessions) or ``duration_s`` is set. Times in seconds.
+    """
+
+    index: int
+    concurrency: int
+    sessions: int | None = None
+    warmup_sessions: int = 0
+    duration_s: float | None = None
+    warmup_s: float = 0.0
+    tail: Literal["fill", "drain"] = "fill"
+    time_limit_s: float = 3600.0
+    drain_limit_s: float = 60.0
+    label: str = ""  # "c=8"; a concurrency that comes again is "c=8 #2"
+
+
+def level_labels(concurrencies: Sequence[int]) -> list[str]:
+    """``[8, 8, 4]`` gives ``["c=8", "c=8 #2", "c=4"]``: equal levels stay apart in every table."""
+    seen: dict[int, int] = {}
+    labels = []
+    for concurrency in concurrencies:
+        seen[concurrency] = seen.get(concurrency, 0) + 1
+        labels.append(f"c={concurrency}" + (f" #{seen[concurrency]}" if seen[concurrency] > 1 else ""))
+    return labels
+
+
+class Ticket(NamedTuple):
+    """The right to play one session. ``taken_s``: monotonic seconds at which its user became free."""
+
+    level: Level | None
+    phase: Phase
+    number: int
+    taken_s: float
+
+
+def own_tickets(worker_index: int) -> range:
+    """Numbers for the sessions a worker starts by itself (fill, free-running), never shared with another worker."""
+    first = (worker_index + 1) * FILL_BLOCK
+    return range(first, first + FILL_BLOCK)
+
+
+@dataclass
+class Ledger:
+    """Hands out the tickets ``0 .. total-1`` of one phase of one level, each exactly once.
+
+    A worker holds at most one ticket a user, and one spare a user where ``spares`` is set. None of the last
+    tickets, as many as there are users, is a spare: no worker may sit on the tail while another is idle.
+    """
+
+    total: int
+    spares: bool = False
+    handed_out: int = 0
+    done: int = 0
+    _held: dict[str, int] = field(default_factory=dict)
+
+    def grant(self, worker: str, users: int, all_users: int) -> range:
+        """The next tickets for ``worker``, which plays ``users`` of ``all_users`` users. May be empty."""
+        left = self.total - self.handed_out
+        held = self._held.get(worker, 0)
+        wanted = max(0, users - held)
+        if self.spares:
+            wanted += max(0, min(2 * users - held - wanted, left - wanted - all_users))
+        granted = range(self.handed_out, self.handed_out + min(wanted, left))
+        self.handed_out = granted.stop
+        self._held[worker] = held + len(granted)
+        return granted
+
+    def finish(self, worker: str, count: int) -> None:
+        """``count`` sessions of ``worker`` have ended and all their records are in."""
+        self._held[worker] = self._held.get(worker, 0) - count
+        self.done += count
+        if self._held[worker] < 0 or self.done > self.total:
+            raise ValueError(f"worker {worker} finished {count} sessions that were never handed out")
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing is left to hand out."""
+        return self.handed_out >= self.total
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= self.total
+
+
+class Mix:
+    """Which traffic class a ticket number belongs to.
+
+    Every prefix of the sequence is as close to the weights as whole sessions allow (Sainte-Laguë's order), so
+    the mix is right after a few tickets, at concurrency 1 and with any number of workers.
+    """
+
+    def __init__(self, weights: Iterable[float]) -> None:
+        self._weights = list(weights)
+        if not self._weights or min(self._weights) < 0 or sum(self._weights) <= 0:
+            raise ValueError(f"weights {self._weights}: wanted numbers ≥ 0, at least one above 0")
+        self._given = [0] * len(self._weights)
+        self._sequence: list[int] = []
+
+    def pick(self, number: int) -> int:
+        """Index of the class of ticket ``number`` (from 0)."""
+        if len(self._weights) == 1:
+            return 0
+        number %= FILL_BLOCK
+        while len(self._sequence) <= number:
+            best = max(range(len(self._weights)), key=lambda i: self._weights[i] / (2 * self._given[i] + 1))
+            self._given[best] += 1
+            self._sequence.append(best)
+        return self._sequence[number]

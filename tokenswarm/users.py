@@ -1,0 +1,133 @@
+"""Locust's users: each takes a ticket, plays its session turn by turn, and leaves one record a request."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gevent
+from locust import User, constant, task
+
+from tokenswarm.client import Exchange, StreamingClient
+from tokenswarm.failures import error_group
+from tokenswarm.gate import Facts, Gate, SessionCut, completion_facts
+from tokenswarm.records import RequestRecord
+from tokenswarm.schedule import Ticket
+
+if TYPE_CHECKING:
+    from tokenswarm.plan import Plan
+    from tokenswarm.recorder import LocustStatistics, Recorder
+
+
+class Instrument:
+    """What the users of one process share; stands at ``environment.tokenswarm``."""
+
+    def __init__(
+        self, run: str, worker: str, plan: Plan, gate: Gate, recorder: Recorder, statistics: LocustStatistics
+    ) -> None:
+        self.run = run
+        self.worker = worker
+        self.plan = plan
+        self.gate = gate
+        self.recorder = recorder
+        self.statistics = statistics
+        self.running_users: int | None = None  # free-running: as many as the whole run has
+        self.users_started = 0
+
+    def record(self, ticket: Ticket, exchange: Exchange, traffic: str, **identity: Any) -> RequestRecord:
+        """Complete the client's facts by who sent the request and why."""
+        level = ticket.level
+        finished_s = exchange.finished_s or perf_counter()
+        return RequestRecord(
+            level=None if level is None else level.index,
+            concurrency=self.running_users if level is None else level.concurrency,
+            phase=self.gate.phase_of(ticket, finished_s, cut=exchange.killed is not None),
+            ticket=ticket.number,
+            worker=self.worker,
+            traffic=traffic,
+            session=f"{'' if level is None else level.index}.{ticket.phase}.{ticket.number}",
+            **identity,
+            **exchange.facts(),
+        )
+
+
+class ScenarioUser(User):
+    """Plays whatever session its ticket names. Subclasses that set ``kind`` ask only for their kind of traffic."""
+
+    abstract = True
+    kind: ClassVar[str | None] = None
+    wait_time = constant(0)
+
+    def on_start(self) -> None:
+        instrument: Instrument = self.environment.tokenswarm.ready()
+        self.instrument = instrument
+        self.number = instrument.users_started
+        instrument.users_started += 1
+        self.client: StreamingClient = instrument.plan.client()
+
+    def on_stop(self) -> None:
+        self.client.close()
+
+    def stop(self, force: bool = False) -> bool:
+        """A user that waits for a ticket has nothing to finish and leaves at once."""
+        return bool(super().stop(force=force or self.instrument.gate.idle(self.greenlet)))
+
+    @task
+    def play(self) -> None:
+        """One session, from ticket to last record."""
+        gate = self.instrument.gate
+        ticket = gate.take()
+        facts: list[Facts] = []
+        try:
+            self._session(ticket, facts)
+        except SessionCut:
+            pass
+        finally:
+            gate.done(ticket, facts)
+
+    def _session(self, ticket: Ticket, facts: list[Facts]) -> None:
+        plan = self.instrument.plan
+        traffic, session = plan.session(ticket)
+        due_s = ticket.taken_s
+        answer: str | None = None
+        number = 0
+        while (turn := session.next(answer)) is not None:
+            body = plan.body(turn)
+            if turn.think_s > 0:
+                due_s = perf_counter() + turn.think_s
+                gevent.sleep(turn.think_s)
+            exchange = self.client.send(body)
+            record = self.instrument.record(
+                ticket,
+                exchange,
+                traffic.name,
+                user=self.number,
+                turn=number,
+                scheduled_s=due_s,
+                asked_input_tokens=turn.input_tokens,
+                asked_output_tokens=turn.max_tokens,
+            )
+            self._leave(record, exchange, ticket, facts)
+            if exchange.killed is not None:
+                raise exchange.killed
+            if not record.ok:
+                return
+            answer = exchange.text
+            due_s = record.finished_s or perf_counter()
+            number += 1
+
+    def _leave(self, record: RequestRecord, exchange: Exchange, ticket: Ticket, facts: list[Facts]) -> None:
+        instrument = self.instrument
+        fact = completion_facts(record)
+        if fact is not None:
+            facts.append(fact)
+        instrument.recorder.add(record, exchange.token_times, exchange.per_event_tokens)
+        reason = None if record.error_kind is None else error_group(record.error_kind, record.http_status)
+        instrument.statistics.add(record, ticket.level.label if ticket.level else "", reason)
+
+
+class ChatUser(ScenarioUser):
+    """Chat traffic of the scenario, and no other kind."""
+
+    abstract = True
+    kind = "chat"
