@@ -77,7 +77,7 @@ class AnswerDecoder:
         self.error: str | None = None
         self.error_type: str | None = None
         self.malformed: str | None = None  # the beginning of the first event that is no JSON object
-        self.events = 0
+        self.events = 0  # JSON objects, besides plain text after the first output
         self.token_times: list[float] = []
         self.first_output_s: float | None = None
         self._text: list[str] = []
@@ -110,47 +110,55 @@ class AnswerDecoder:
         return self.done or self.finish_reason is not None
 
     def add(self, events: Iterable[Event]) -> None:
+        """In the order of their arrival."""
+        times, texts = self.token_times, self._text
         for at, payload in events:
             if payload == b"[DONE]":
                 self.done = True
                 continue
-            self.events += 1
             try:
                 chunk = _decode(payload)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 self._add_odd(at, payload)
                 continue
-            if self.request_id is None:
-                self.request_id = _decode_id(payload)
-            if chunk.choices:
-                self._add_chunk(at, chunk)
-            elif chunk.usage is not None and chunk.error is None:
-                self._add_usage(chunk.usage)
+            text = _plain_text(chunk)
+            if text and self.first_output_s is not None:
+                times.append(at)
+                texts.append(text)
             else:
-                self._add_odd(at, payload)
+                self._add_typed(at, chunk, payload)
+
+    def _add_typed(self, at: float, chunk: _Chunk, payload: bytes) -> None:
+        if chunk.error is not None or not (chunk.choices or chunk.usage):
+            self._add_odd(at, payload)
+            return
+        self.events += 1
+        if self.request_id is None:
+            self.request_id = _decode_id(payload)
+        self._add_chunk(at, chunk)
 
     def _add_chunk(self, at: float, chunk: _Chunk) -> None:
-        tokens_before = len(self.token_times)
-        for choice in chunk.choices or ():
-            delta = choice.delta or _NO_DELTA
-            content = delta.content or choice.text
-            if content:
-                self._text.append(content)
-            called = delta.tool_calls is not None and self._add_calls(delta.tool_calls)
-            thought = (delta.reasoning or delta.reasoning_content) and self._add_reasoning(delta)
-            if content or called or thought:
-                if len(self.token_times) == tokens_before:
-                    self.token_times.append(at)
-                if self.first_output_s is None and (content or called):
-                    self.first_output_s = at
-            if choice.finish_reason:
-                self.finish_reason = choice.finish_reason
+        spoke = [self._add_choice(at, choice) for choice in chunk.choices or ()]
+        if any(spoke):
+            self.token_times.append(at)
         if chunk.usage is not None:
             self._add_usage(chunk.usage)
-            if chunk.usage.completion_tokens is not None and len(self.token_times) > tokens_before:
+            if chunk.usage.completion_tokens is not None and any(spoke):
                 self._counted.append(chunk.usage.completion_tokens)
-        if chunk.error is not None:
-            self._add_error(chunk.error, None)
+
+    def _add_choice(self, at: float, choice: _Choice) -> bool:
+        """True where it makes its event a token event."""
+        delta = choice.delta or _NO_DELTA
+        content = delta.content or choice.text or ""
+        called = delta.tool_calls is not None and self._add_calls(delta.tool_calls)
+        thought = self._add_reasoning(delta)
+        if content:
+            self._text.append(content)
+        if self.first_output_s is None and (content or called):
+            self.first_output_s = at
+        if choice.finish_reason:
+            self.finish_reason = choice.finish_reason
+        return bool(content or called or thought)
 
     def _add_reasoning(self, delta: _Delta) -> bool:
         """Some gateways fill both fields with the same text; it counts once."""
@@ -158,7 +166,7 @@ class AnswerDecoder:
             self._reasoning.append(delta.reasoning)
         if delta.reasoning_content and delta.reasoning_content != delta.reasoning:
             self._reasoning.append(delta.reasoning_content)
-        return True
+        return bool(delta.reasoning or delta.reasoning_content)
 
     def _add_calls(self, deltas: list[CallDelta]) -> bool:
         if self._calls is None:
@@ -188,6 +196,7 @@ class AnswerDecoder:
             return
         if self.request_id is None and isinstance(event.get("id"), str):
             self.request_id = event["id"] or None
+        self.events += 1
         error = _error_of(event)
         if error is not None:
             self._add_error(error, event)
@@ -239,6 +248,17 @@ def _body(start: dict[str, Any], max_tokens: int, ignore_eos: bool, extra: dict[
     if ignore_eos:
         body["ignore_eos"] = True
     return msgspec.json.encode(body | extra if extra else body)
+
+
+def _plain_text(chunk: _Chunk) -> str | None:
+    """The text of a chunk that has nothing else: the fast way for nearly all of them."""
+    choices = chunk.choices
+    if not choices or chunk.usage is not None or chunk.error is not None or len(choices) > 1:
+        return None
+    delta = choices[0].delta
+    if delta is None or choices[0].finish_reason or delta.tool_calls or delta.reasoning or delta.reasoning_content:
+        return None
+    return delta.content
 
 
 def _decode_id(payload: bytes) -> str | None:
@@ -329,15 +349,22 @@ def _call_of(call: dict[str, Any]) -> CallDelta:
 
 
 def _usage_of(usage: dict[str, Any]) -> _Usage:
-    numbers = {name: _count(usage.get(name)) for name in _Usage.__struct_fields__[:4]}
-    details = {
-        name: _Details(
-            cached_tokens=_count(found.get("cached_tokens")), reasoning_tokens=_count(found.get("reasoning_tokens"))
-        )
-        for name in _Usage.__struct_fields__[4:]
-        if isinstance(found := usage.get(name), dict)
-    }
-    return _Usage(**numbers, **details)
+    return _Usage(
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens")),
+        reasoning_tokens=_count(usage.get("reasoning_tokens")),
+        prompt_cache_hit_tokens=_count(usage.get("prompt_cache_hit_tokens")),
+        prompt_tokens_details=_details_of(usage.get("prompt_tokens_details")),
+        completion_tokens_details=_details_of(usage.get("completion_tokens_details")),
+    )
+
+
+def _details_of(details: Any) -> _Details | None:
+    if not isinstance(details, dict):
+        return None
+    return _Details(
+        cached_tokens=_count(details.get("cached_tokens")), reasoning_tokens=_count(details.get("reasoning_tokens"))
+    )
 
 
 def _count(value: Any) -> int | None:

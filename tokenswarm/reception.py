@@ -11,7 +11,7 @@ from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 
 from tokenswarm.errors import ErrorKind
 from tokenswarm.protocols import AnswerDecoder
-from tokenswarm.sse import Event, EventDecoder
+from tokenswarm.sse import EventDecoder
 
 if TYPE_CHECKING:
     from tokenswarm.connection import Timeouts
@@ -114,40 +114,42 @@ class Reception:
         stamps = self._stamps(times, marks) if marks else times
         self._last_read_s = times[-1]
         self.last_s = stamps[-1]
-        events: list[Event] = []
-        try:
-            for data, stamp in zip(reads, stamps, strict=True):
-                self._parse(data, stamp)
-                if self._parser.bodies:
-                    self._take_body(stamp, events)
-        finally:
-            if events and self.answer:
-                self.answer.add(events)
-        return self._parser.complete and self._end()
-
-    def _parse(self, data: bytes, stamp: float) -> None:
         parser = self._parser
+        arrivals: list[float] = []  # a stamp for each piece of the body in ``parser.bodies``
         try:
-            if parser.headed and data:
-                parser.feed(data)
-            else:
-                self._parse_head(data, stamp)
+            for data, stamp in zip(reads, stamps):  # noqa: B905 - equal by construction, and this is the hot path
+                if parser.headed and data:
+                    parser.feed(data)
+                else:
+                    self._parse_head(data, stamp)
+                while len(arrivals) < len(parser.bodies):
+                    arrivals.append(stamp)
         except HTTPParseError:
             if not parser.complete:
                 raise
             self._clean = False  # bytes after the end: the answer stands, the connection is not used again
+        finally:
+            if arrivals:
+                self._take_body(arrivals)
+        return parser.complete and self._end()
 
-    def _take_body(self, stamp: float, events: list[Event]) -> None:
-        body = b"".join(self._parser.bodies)
+    def _take_body(self, arrivals: list[float]) -> None:
+        bodies: list[bytes | bytearray] = [*self._parser.bodies]
         self._parser.bodies.clear()
         self.body_begun = True
-        self.response_bytes += len(body)
+        self.response_bytes += sum(map(len, bodies))
         if self._inflate is not None:
-            body = self._inflate.feed(body)
-        if self._events is not None:
-            events += self._events.feed(body, stamp)
-        elif self.answer is None or len(self.body) < _KEPT_BODY:
-            self.body += body
+            bodies = [self._inflate.feed(body) for body in bodies]
+        if self._events is None or self.answer is None:
+            if self.answer is None or len(self.body) < _KEPT_BODY:
+                self.body += b"".join(bodies)
+            return
+        payloads = self._events.plain(bodies)
+        if payloads is not None:
+            self.answer.add(zip(arrivals, payloads))  # noqa: B905 - equal by construction
+        else:
+            for at, body in zip(arrivals, bodies, strict=False):
+                self.answer.add(self._events.feed(bytes(body), at))
 
     def _end(self) -> bool:
         self.reusable = self._clean and self._parser.should_keep_alive()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 Event = tuple[float, bytes]
 
 _BOM = b"\xef\xbb\xbf"
@@ -33,6 +35,22 @@ class EventDecoder:
                 self._started = True
                 return [(at, payload) for payload in payloads]
         return self._feed_lines(data, at)
+
+    def plain(self, parts: Sequence[bytes | bytearray]) -> list[bytes] | None:
+        """The payloads of ``parts`` where each is exactly one event of one ``data`` line: what servers mostly send.
+
+        ``None`` where that is not so; then nothing was taken, and the parts have to be fed one by one.
+        """
+        if self._tail or self._data or self._skip_lf:
+            return None
+        text = b"".join(parts)
+        payloads = text[6:-2].split(b"\n\ndata: ")
+        if text[:6] != b"data: " or text[-2:] != b"\n\n" or b"\r" in text or text.count(b"\n") != 2 * len(parts):
+            return None
+        if list(map(len, payloads)) != [len(part) - 8 for part in parts]:
+            return None
+        self._started = True
+        return payloads
 
     def close(self) -> list[Event]:
         """The last event of a body that ended without a blank line."""
