@@ -67,7 +67,9 @@ def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str
 
 def _as_number(source: YamlSource, path: Path) -> str:
     """A hint where YAML 1.1 takes a number for text."""
-    text = source.texts.get(path, "")
+    text = source.value(path)
+    if not isinstance(text, str) or source.texts.get(path) != text:
+        return ""
     return f" (YAML takes {text} for text; write {plain(float(text))})" if _EXPONENT.fullmatch(text) else ""
 
 

@@ -164,7 +164,7 @@ def parse_scenario(
     yaml_source = read_yaml(text)
     home = Path(folder).resolve()
     context = {"folder": home, "environ": environ if check_env else None}
-    scenario = _validated(yaml_source, context) if yaml_source.data is not None else None
+    scenario = _validated(yaml_source, context)
     if scenario is None or yaml_source.problems:
         unique = sorted(set(yaml_source.problems), key=lambda problem: (problem.line, str(problem)))
         raise ScenarioError([f"{source}:{problem}" for problem in unique])
@@ -178,6 +178,8 @@ def parse_scenario(
 def _validated(source: YamlSource, context: dict[str, Any]) -> Scenario | None:
     """The scenario, or None with what is wrong added to ``source.problems``."""
     if not isinstance(source.data, dict):
+        if source.problems:
+            return None
         source.problems.append(Problem(1, (), "keys such as target, traffic and load are wanted here"))
         return None
     source.problems += broken_rules(source)

@@ -26,16 +26,16 @@ _SECRET_NAME = re.compile(
     r"auth|cookie|secret|token|passw|credential|(^|[-_])(key|sig|signature)$|apikey", re.IGNORECASE
 )
 
-# Fields of a body that the tool writes itself, and the key that decides them.
+# Fields of a body that the tool writes itself, and what decides them.
 _OWN_FIELDS = {
-    "model": "target.model",
-    "messages": "traffic",
-    "prompt": "traffic",
-    "stream": "nothing: every answer is streamed",
-    "max_tokens": "output_tokens of the traffic",
-    "max_completion_tokens": "output_tokens of the traffic",
-    "ignore_eos": "ignore_eos of the traffic",
-    "n": "nothing: one answer a request is measured",
+    "model": "target.model decides this field",
+    "messages": "the traffic decides this field",
+    "prompt": "the traffic decides this field",
+    "stream": "every answer is streamed; leave it out",
+    "max_tokens": "output_tokens of the traffic decides this field",
+    "max_completion_tokens": "output_tokens of the traffic decides this field",
+    "ignore_eos": "ignore_eos of the traffic decides this field",
+    "n": "one answer a request is measured; leave it out",
 }
 # Well-known fields. A name that is almost one of them is a slip, and servers ignore unknown fields silently.
 _KNOWN_FIELDS = (
@@ -74,7 +74,7 @@ def _header_mistake(name: str, value: Any, environ: Mapping[str, str] | None) ->
 
 def _field_mistake(name: str, value: Any) -> str | None:
     if name in _OWN_FIELDS:
-        return f"this field is decided by {_OWN_FIELDS[name]}"
+        return _OWN_FIELDS[name]
     if name not in _KNOWN_FIELDS and (hint := did_you_mean(name, _KNOWN_FIELDS, cutoff=0.9)):
         return f"servers ignore a misspelt field without a word{hint}"
     if name in _FIELD_LIMITS:
@@ -133,7 +133,7 @@ class Timeouts(Model):
 
 
 class Tls(Model):
-    """How far an https server is trusted."""
+    """Certificates."""
 
     verify: Annotated[bool, Switch()] = Field(
         default=True, description="Check the server's certificate; false accepts a self-signed one."
@@ -144,7 +144,7 @@ class Tls(Model):
 
 
 class Target(Model):
-    """The server under load."""
+    """Which server, how to speak to it, and with which key."""
 
     url: Annotated[str, Text("a URL", longest=2000)] | None = Field(
         default=None, description="Base URL of the server, with or without /v1; Locust's --host takes precedence."

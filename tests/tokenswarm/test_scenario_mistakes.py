@@ -1,0 +1,452 @@
+"""What a scenario file is refused for, and in which words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokenswarm.errors import ScenarioError
+from tokenswarm.scenario import load_scenario, parse_scenario
+
+TARGET = "target: {url: 'http://127.0.0.1:8101/v1'}\n"
+
+
+def problems(text: str, **options) -> list[str]:
+    """The lines that a text is refused with; none where it is accepted."""
+    found: list[str] = []
+    try:
+        parse_scenario(text, "s.yaml", **options)
+    except ScenarioError as refused:
+        found = refused.problems or ["refused without a word"]
+    assert [line for line in found if "\n" in line or not re.match(r"s\.yaml:\d+: ", line)] == []
+    return found
+
+
+def test_misspelt_keys_are_refused_together_with_the_nearest_name():
+    """Two misspelt keys in two places are two lines, each with line, path and suggestion, and nothing else."""
+    text = """\
+target:
+  url: http://127.0.0.1:8101/v1
+load:
+  closed:
+    usres: [1, 8]
+    duration_s: 30
+traffic:
+  - output_token: 64
+"""
+    assert problems(text) == [
+        "s.yaml:5: load.closed.usres: unknown key (did you mean 'users'?)",
+        "s.yaml:8: traffic[0].output_token: unknown key (did you mean 'output_tokens'?)",
+    ]
+
+
+def test_a_misspelt_body_field_is_refused():
+    """A slip in a body field, which servers ignore silently, is told; a field of one engine only passes."""
+    text = "target:\n  request:\n    max_token: 64\n    temprature: 0.1\n    guided_regex: a+\n"
+    assert problems(text) == [
+        "s.yaml:3: target.request.max_token: value 64: "
+        "servers ignore a misspelt field without a word (did you mean 'max_tokens'?)",
+        "s.yaml:4: target.request.temprature: value 0.1: "
+        "servers ignore a misspelt field without a word (did you mean 'temperature'?)",
+    ]
+    assert problems("target: {request: {guided_regex: a+, engine_x: 3}}") == []
+
+
+def test_a_key_that_stands_twice_is_refused_with_both_lines():
+    """Equal keys at the top and deeper down, where PyYAML silently keeps the last."""
+    text = """\
+target:
+  url: http://127.0.0.1:8101/v1
+load:
+  closed: {users: 8, duration_s: 30}
+
+load:
+  closed: {users: 16}
+traffic:
+  - output_tokens: 1024
+    output_tokens: 64
+"""
+    assert problems(text) == [
+        "s.yaml:6: load: key stands twice, on lines 3 and 6",
+        "s.yaml:10: traffic[0].output_tokens: key stands twice, on lines 9 and 10",
+    ]
+
+
+USERS = "a whole number from 1 to 100000 is wanted"
+SECONDS = "seconds are wanted: a number above 0 and at most 604800, without a unit"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("users: ten", f"value ten: {USERS}"),
+        ("users: true", f"value true: {USERS}"),
+        ("users: 2.5", f"value 2.5: {USERS}"),
+        ("users: 0", f"value 0: {USERS}"),
+        ("users: -4", f"value -4: {USERS}"),
+        ("users: 1000000000000", f"value 1000000000000: {USERS}"),
+        ("users: .inf", f"value .inf: {USERS}"),
+        ("users: .nan", f"value .nan: {USERS}"),
+        ("users: '8'", f"value '8': {USERS}"),
+        ("users: []", "value []: at least one is wanted"),
+        ("users: {a: 1}", f"value {{a}}: {USERS}"),
+        ("duration_s: .nan", f"value .nan: {SECONDS}"),
+        ("duration_s: .inf", f"value .inf: {SECONDS}"),
+        ("duration_s: -.inf", f"value -.inf: {SECONDS}"),
+        ("duration_s: 0", f"value 0: {SECONDS}"),
+        ("duration_s: -1", f"value -1: {SECONDS}"),
+        ("duration_s: 1.0e+99", f"value 1.0e+99: {SECONDS}"),
+        ("duration_s: true", f"value true: {SECONDS}"),
+        ("duration_s: 30 parsecs", f"value 30 parsecs: {SECONDS}"),
+        ("duration_s: 30s", f"value 30s: {SECONDS} (write 30)"),
+        ("duration_s: 5m", f"value 5m: {SECONDS} (write 300)"),
+        ("duration_s: 1.5 h", f"value 1.5 h: {SECONDS} (write 5400)"),
+        ("duration_s: [30s]", f'value ["30s"]: {SECONDS}'),
+        ("duration_s: 1e3", f"value 1e3: {SECONDS} (YAML takes 1e3 for text; write 1000)"),
+        ("duration_s: 1:30", "value 1:30: YAML reads this as 90; write 90, or quote it as text"),
+        ("users: 010", "value 010: YAML reads this as 8; write 8, or quote it as text"),
+        ("tail: drian", "value drian: one of fill, drain is wanted (did you mean 'drain'?)"),
+    ],
+)
+def test_one_wrong_value_of_a_load(text, line):
+    """Wrong type, zero, negative, NaN, infinite, huge, empty, with a unit: one line with place, value and the rule."""
+    key, _, _ = text.partition(":")
+    others = {"users": "users: 8", "duration_s": "duration_s: 30"}
+    if key == "tail":
+        others["duration_s"] = "sessions: 8"
+    others[key] = text
+    lines = ["load:", "  closed:", *(f"    {other}" for other in others.values())]
+    number = 1 + lines.index(f"    {text}") + 1
+    place = f"load.closed.{key}"
+    expected = f"s.yaml:{number}: {place}: {line}"
+    got = problems(TARGET + "\n".join(lines))
+    assert [entry.replace("users[0]", "users") for entry in got] == [expected]
+
+
+DISTRIBUTION = "or one distribution (fixed, uniform, normal, lognormal, exponential, geometric)"
+TOKENS = f"a whole number from 1 to 10000000 {DISTRIBUTION} is wanted"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("weight: 0", "weight: value 0: a number above 0 and at most 1000000 is wanted"),
+        ("weight: -1", "weight: value -1: a number above 0 and at most 1000000 is wanted"),
+        ("weight: heavy", "weight: value heavy: a number above 0 and at most 1000000 is wanted"),
+        ("turns: 0", f"turns: value 0: a whole number from 1 to 10000 {DISTRIBUTION} is wanted"),
+        ("turns: 2.5", f"turns: value 2.5: a whole number from 1 to 10000 {DISTRIBUTION} is wanted"),
+        ("turns: true", f"turns: value true: a whole number from 1 to 10000 {DISTRIBUTION} is wanted"),
+        ("turns: {uniform: [0, 6]}", "turns: value {uniform}: every value must be a whole number from 1 to 10000"),
+        ("turns: {uniform: [1, 6.5]}", "turns: value {uniform}: every value must be a whole number from 1 to 10000"),
+        ("output_tokens: 30 tokens", f"output_tokens: value 30 tokens: {TOKENS}"),
+        ("output_tokens: .inf", f"output_tokens: value .inf: {TOKENS}"),
+        ("output_tokens: [1, 2]", f"output_tokens: value [1, 2]: {TOKENS}"),
+        ("output_tokens: {exponential: 20000000}", "output_tokens: value {exponential}: every value must be "
+         "a whole number from 1 to 10000000"),
+        ("input_tokens: {unifrom: [1, 6]}", "input_tokens.unifrom: value [1, 6]: unknown distribution; one of "
+         "fixed, uniform, normal, lognormal, exponential, geometric is wanted (did you mean 'uniform'?)"),
+        ("input_tokens: {uniform: [500, 100]}", "input_tokens.uniform: value [500, 100]: "
+         "the smallest value comes first: [100, 500]"),
+        ("input_tokens: {uniform: [5]}", "input_tokens.uniform[1]: missing; it has no default"),
+        ("input_tokens: {normal: {mean: 300, std: 10, min: 500, max: 100}}",
+         "input_tokens.normal.max: value 100: a number above min (500) is wanted"),
+        ("input_tokens: {normal: {mean: 300, std: 10, min: 500}}",
+         "input_tokens.normal: value {mean, std, min}: min and max leave less than 0.1 % of the curve; "
+         "move them, or use uniform"),
+        ("input_tokens: {normal: {mean: 300, std: 0}}",
+         "input_tokens.normal.std: value 0: a number above 0 and at most 1000000000 is wanted"),
+        ("input_tokens: {normal: {mean: 300}}", "input_tokens.normal.std: missing; it has no default"),
+        ("input_tokens: {lognormal: {median: 3, sgima: 1}}",
+         "input_tokens.lognormal.sgima: unknown key (did you mean 'sigma'?)"),
+        ("input_tokens: {geometric: {mean: 0.5}}",
+         "input_tokens.geometric.mean: value 0.5: a number from 1 to 1000000000 is wanted"),
+        ("input_tokens: {fixed: 3, uniform: [1, 2]}",
+         f"input_tokens: value {{fixed, uniform}}: a number {DISTRIBUTION} is wanted"),
+        ("think_time_s: .nan",
+         f"think_time_s: value .nan: a number of seconds from 0 to 86400 {DISTRIBUTION} is wanted"),
+        ("think_time_s: 2 min",
+         f"think_time_s: value 2 min: a number of seconds from 0 to 86400 {DISTRIBUTION} is wanted (write 120)"),
+        ("think_time_s: {exponential: -8}",
+         "think_time_s.exponential: value -8: a number above 0 and at most 1000000000 is wanted"),
+        ("ignore_eos: 1", "ignore_eos: value 1: true or false is wanted"),
+        ("ignore_eos: 'yes'", "ignore_eos: value 'yes': true or false is wanted"),
+        ("prompts: wrods", "prompts: value wrods: one of words, random_ids or {file: PATH} is wanted "
+         "(did you mean 'words'?)"),
+        ("prompts: {flie: a}", "prompts.flie: unknown key (did you mean 'file'?)"),
+        ("prompts: {file: no/such.jsonl}", "prompts.file: value no/such.jsonl: there is no file HERE/no/such.jsonl"),
+        ("kind: agentic", "kind: value agentic: this kind is not supported yet; only chat is"),
+        ("kind: captioning", "kind: value captioning: this kind is not supported yet; only chat is"),
+        ("kind: chatt", "kind: value chatt: unknown kind; chat is wanted (did you mean 'chat'?)"),
+        ("system_prompt: {tokens: 6000}", "system_prompt: value {tokens}: text of at most 500000 characters is wanted"),
+        ("objective: fast", "objective: value fast: no such objective; defined under objectives: interactive, batch"),
+        ("objective: interactve", "objective: value interactve: no such objective; defined under objectives: "
+         "interactive, batch (did you mean 'interactive'?)"),
+    ],
+)  # fmt: skip
+def test_one_wrong_value_of_a_traffic_class(text, line, tmp_path: Path):
+    """Each mistake in a class of traffic is one line with the key's path."""
+    whole = f"objectives: {{interactive: {{}}, batch: {{}}}}\ntraffic:\n  - name: a\n    {text}\n"
+    expected = line.replace("HERE", str(tmp_path.resolve()))
+    assert problems(whole, folder=tmp_path) == [f"s.yaml:4: traffic[0].{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("url: localhost:8000", "url: value localhost:8000: a URL that begins with http:// or https:// is wanted "
+         "(did you mean 'http://localhost:8000'?)"),
+        ("url: 'ftp://h'", "url: value 'ftp://h': a URL that begins with http:// or https:// is wanted"),
+        ("url: 'http://h:99999'", "url: value 'http://h:99999': not a URL: Port out of range 0-65535"),
+        ("simulator: spark-qwen3.6-35b", "simulator: value spark-qwen3.6-35b: one of the presets demo, "
+         "spark-qwen3.6-35b-fp8, two-spark-qwen3.5-122b is wanted (did you mean 'spark-qwen3.6-35b-fp8'?)"),
+        ("model: 3", "model: value 3: a model's name of at most 1000 characters is wanted (put it in quotes)"),
+        ("api: chats", "api: value chats: one of chat, completions is wanted (did you mean 'chat'?)"),
+        ("api_key: ${NO_SUCH_KEY}", "api_key: value (not shown): the environment variable NO_SUCH_KEY is not set"),
+        ("headers: {X-A: 3}", "headers.X-A: value (not shown): one line of text is wanted (put numbers in quotes)"),
+        ("headers: {'X A': b}", "headers.X A: value (not shown): not a header's name"),
+        ("headers: {X-A: '${NO_SUCH_KEY}'}",
+         "headers.X-A: value (not shown): the environment variable NO_SUCH_KEY is not set"),
+        ("request: {temperature: -1}", "request.temperature: value -1: a number from 0 to 100 is wanted"),
+        ("request: {temperature: hot}", "request.temperature: value hot: a number from 0 to 100 is wanted"),
+        ("request: {top_p: true}", "request.top_p: value true: a number from 0 to 1 is wanted"),
+        ("request: {a: [{b: .nan}]}", "request.a: value (a list): JSON knows neither NaN nor infinity"),
+        ("request: {max_tokens: 5}",
+         "request.max_tokens: value 5: output_tokens of the traffic decides this field"),
+        ("request: {stream: false}", "request.stream: value false: every answer is streamed; leave it out"),
+        ("tls: {verify: 0}", "tls.verify: value 0: true or false is wanted"),
+        ("tls: {ca_file: ca.pem}", "tls.ca_file: value ca.pem: there is no file HERE/ca.pem"),
+        ("timeouts: {idle_s: 5 s}", "timeouts.idle_s: value 5 s: seconds are wanted: "
+         "a number above 0 and at most 86400, without a unit (write 5)"),
+        ("timeouts: 30", "timeouts: value 30: keys with values are wanted"),
+    ],
+)  # fmt: skip
+def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
+    """Each mistake in the target is one line with the key's path."""
+    expected = line.replace("HERE", str(tmp_path.resolve()))
+    assert problems(f"target:\n  {text}\n", folder=tmp_path) == [f"s.yaml:2: target.{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("load:\n  closed: {users: 1, sessions: 2, duration_s: 3}",
+         ["2: load.closed.duration_s: sessions and duration_s exclude each other; keep one"]),
+        ("load:\n  closed: {users: 1, sessions: 2, requests: 3}",
+         ["2: load.closed.requests: sessions and requests exclude each other; keep one"]),
+        ("load:\n  closed: {users: 1}",
+         ["2: load.closed: sessions or duration_s is wanted: when does a level end?"]),
+        ("load:\n  closed: {sessions: 1}", ["2: load.closed.users: missing; it has no default"]),
+        ("load:\n  closed: {users: 1, sessions: {}}",
+         ["2: load.closed.sessions: value {}: a number, or per_user and at_least, is wanted"]),
+        ("load:\n  closed: {users: 1, sessions: {per_user: 0}}",
+         ["2: load.closed.sessions.per_user: value 0: a whole number from 1 to 10000000 is wanted"]),
+        ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - {turns: 2}",
+         ["1: load.closed.requests: requests is for traffic of one turn a session; use sessions"]),
+        ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - {turns: {uniform: [1, 2]}}",
+         ["1: load.closed.requests: requests is for traffic of one turn a session; use sessions"]),
+        ("load: {closed: {users: 1, duration_s: 2, warmup_sessions: 1, tail: fill}}",
+         ["1: load.closed.tail: tail goes with sessions only",
+          "1: load.closed.warmup_sessions: warmup_sessions goes with sessions only"]),
+        ("load: {closed: {users: 1, sessions: 2, warmup_s: 1}}",
+         ["1: load.closed.warmup_s: warmup_s goes with duration_s only"]),
+        ("load:\n  open: {requests_per_s: [1]}",
+         ["1: load.closed: missing; it has no default", "2: load.open: open load is not supported yet; use closed"]),
+        ("load:\n  closed: {users: 1, sessions: 1}\n  replay: {}",
+         ["3: load.replay: replayed load is not supported yet; use closed"]),
+        ("traffic:\n  - name: a\n  - name: a", ["3: traffic[1].name: another class is named a too; "
+                                               "each needs a name of its own"]),
+        ("traffic:\n  - prompts: {file: s.yaml}\n    input_tokens: 4",
+         ["3: traffic[0].input_tokens: prompts from a file keep their own length; leave this out"]),
+        ("target:\n  url: http://h\n  simulator: demo",
+         ["3: target.simulator: url and simulator exclude each other; keep one"]),
+        ("objectives:\n  a: {ttft_s: {p59: 1}}", ["2: objectives.a.ttft_s.p59: value 1: "
+                                                 "one of mean, p50, p90, p95, p99 is wanted (did you mean 'p99'?)"]),
+        ("objectives:\n  a: {ttft_s: {}}", ["2: objectives.a.ttft_s: value {}: at least one is wanted"]),
+        ("objectives:\n  a: {faild: 1}", ["2: objectives.a.faild: unknown key (did you mean 'failed'?)"]),
+        ("objectives:\n  a: {failed: 1 %}", ["2: objectives.a.failed: value 1 %: a number from 0 to 1 is wanted"]),
+        ("seed: -1", ["1: seed: value -1: a whole number from 0 to 9223372036854775807 is wanted"]),
+        ("seed:", ["1: seed: value (nothing): a whole number from 0 to 9223372036854775807 is wanted"]),
+        ("name: ../x", ["1: name: value ../x: a name of letters, digits, spaces and . _ - is wanted"]),
+        ("traffic: []", ["1: traffic: value []: at least one is wanted"]),
+        ("traffic: {name: a}", ["1: traffic: value {name}: a list is wanted"]),
+        ("traffic:\n  - words", ["2: traffic[0]: value words: keys with values are wanted"]),
+        ("wibble: 1", ["1: wibble: unknown key"]),
+    ],
+)  # fmt: skip
+def test_keys_that_do_not_go_together(text, expected, tmp_path: Path):
+    """Contradictions and wrong shapes are told at the key that has to change."""
+    (tmp_path / "s.yaml").write_text("")
+    lines = problems(text, folder=tmp_path)
+    if "open" in text:  # the missing key is a consequence, which may be told
+        lines = [line for line in lines if "missing" not in line]
+        expected = expected[1:]
+    assert lines == [f"s.yaml:{line}" for line in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (TARGET + "load:\n\tclosed: 8\n", "3: a tab stands in the indentation; YAML wants spaces there"),
+        ("", "1: the file is empty"),
+        ("# only a comment\n", "1: the file is empty"),
+        ("- a", "1: keys such as target, traffic and load are wanted here"),
+        ("just words", "1: keys such as target, traffic and load are wanted here"),
+        ("null", "1: keys such as target, traffic and load are wanted here"),
+        ("seed: 1\n---\nseed: 2", "2: a second document begins here (---); one file is one scenario"),
+        ("seed: 1\n? [a]\n: 1", "2: a key must be a word, not a list or mapping"),
+        ("seed: !!python/name:os.system", "1: seed: the tag tag:yaml.org,2002:python/name:os.system is not supported; "
+         "plain values only"),
+        ("seed: 1\na\x00b: 1", "2: not YAML: the character 0x00 is not allowed"),
+        ("x: &a\n  y: *a", "1: nested deeper than 40 levels, or an alias inside itself"),
+        ("[" * 3000, "1: nested deeper than 40 levels"),
+    ],
+)  # fmt: skip
+def test_text_that_is_no_scenario(text, line):
+    """Tabs, broken YAML, foreign tags, loops and empty files are one clear line."""
+    assert f"s.yaml:{line}" in problems(text)
+
+
+@pytest.mark.parametrize("text", ["a: [1", "a: 'x", "a: b: c", "a: *nobody", "%x", "a: {b: 1", "  a: 1\n b: 2", "@"])
+def test_broken_yaml_is_one_line(text):
+    """Whatever is wrong with the syntax, one line names the place."""
+    (line,) = problems("seed: 1\n" + text)
+    assert re.match(r"s\.yaml:[123]: not YAML: ", line)
+
+
+def test_merge_keys_are_refused():
+    """A merge key would hide which value counts."""
+    text = "traffic:\n  - &base {name: a}\n  - <<: *base\n    name: b\n"
+    assert problems(text) == ["s.yaml:3: traffic[1].<<: merge keys (<<) are not supported; write the keys out"]
+
+
+def test_many_aliases_do_not_fill_the_memory():
+    """Nine levels of nine aliases would be 387 million values."""
+    names = "abcdefghi"
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{n}: &{n} [{', '.join([f'*{m}'] * 9)}]" for m, n in pairwise(names)]
+    (line,) = problems("\n".join(lines))
+    assert line.endswith("more than 20000 values")
+
+
+SECRET = "sk-do-not-print-me"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"target: {{api_key: {SECRET}}}",
+        f"target: {{api_key: [{SECRET}]}}",
+        f"target: {{api_key: {{key: {SECRET}}}}}",
+        f"target: {{apikey: {SECRET}}}",
+        f"target: {{headers: {{Authorization: Bearer {SECRET}}}}}",
+        f"target: {{headers: {{api-key: {SECRET}}}}}",
+        f"target: {{headers: {{Cookie: {SECRET}}}}}",
+        f"target: {{headers: {SECRET}}}",
+        f"target: {{url: 'http://user:{SECRET}@h'}}",
+        f"target: {{url: 'http://h/v1?api-key={SECRET}'}}",
+        f"target: [{{api_key: {SECRET}}}]",
+    ],
+)
+def test_a_literal_secret_is_refused_and_not_printed(text):
+    """A key in the file is refused, and the message does not spread it further."""
+    lines = problems(text)
+    assert lines
+    assert SECRET not in "\n".join(lines)
+
+
+def test_environment_variables_are_checked_only_when_asked():
+    """A master or a schema check can load a scenario without the worker's keys."""
+    text = "target: {api_key: '${NO_SUCH_KEY}', headers: {api-key: '${NO_OTHER}'}}"
+    assert len(problems(text, environ={})) == 2
+    assert problems(text, environ={"NO_SUCH_KEY": "a", "NO_OTHER": "b"}) == []
+    assert parse_scenario(text, check_env=False).target.api_key == "${NO_SUCH_KEY}"
+
+
+def test_all_mistakes_of_a_file_come_together_in_its_order():
+    """Syntax-level, type, limit and cross-key mistakes stand in one list, sorted by line."""
+    text = """\
+target: {api_key: literal, urll: x}
+traffic:
+  - {name: a, objective: none}
+  - {name: a, kind: agentic, steps: 4}
+  - {weight: 0, turns: {unform: [1, 2]}}
+load:
+  closed: {users: [1, true, 0], sessions: 2, duration_s: 3s}
+seed: 0.5
+seed: 2
+"""
+    lines = problems(text)
+    assert [int(line.split(":")[1]) for line in lines] == [1, 1, 3, 4, 4, 5, 5, 7, 7, 7, 7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"a: \xff", "not UTF-8 text"),
+        (b" " * 1_000_001, "larger than"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, content, line):
+    """A missing, binary or enormous file is one line with its path."""
+    file = tmp_path / "x.yaml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file)
+    (problem,) = caught.value.problems
+    assert problem.startswith(str(file))
+    assert line in problem
+
+
+def test_the_checker_has_exit_code_2_and_no_traceback(tmp_path: Path):
+    """`python -m tokenswarm.scenario FILE` prints the lines and fails."""
+    file = tmp_path / "x.yaml"
+    file.write_text("sede: 1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "tokenswarm.scenario", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == f"{file}:1: sede: unknown key (did you mean 'seed'?)\n"
+
+
+WORDS = (
+    *("target", "traffic", "load", "closed", "users", "sessions", "turns", "uniform", "normal", "name", "kind", "seed"),
+    *("prompts", "file", "headers", "request", "objectives", "api_key", "1", "-1", ".nan", "1e9", "true", "null", "~"),
+    *(": ", "\n", "\n  ", "\n    ", "- ", "[", "]", "{", "}", ", ", "'", '"', "&a ", "*a ", "!!map ", "<<", "|", "\t"),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(WORDS), max_size=40).map("".join)))
+def test_no_text_makes_a_traceback(text):
+    """Any text is either a scenario or refused in lines that begin with file and line."""
+    problems(text)
+
+
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5))
+KEYS = st.sampled_from([word for word in WORDS if word.isidentifier()])
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(["target", "traffic", "load", "objectives", "seed", "name"]), TREES, max_size=4))
+def test_no_shape_of_data_makes_a_traceback(data):
+    """Well-formed YAML of any shape under the right names is a scenario or refused in lines."""
+    problems(yaml.safe_dump(data, allow_unicode=True))
