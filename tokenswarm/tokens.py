@@ -15,9 +15,7 @@ import msgspec
 Item = TypeVar("Item")
 
 PARAGRAPH = "\n\n"  # between the turns of a completion's text
-_FREQUENT = frozenset(
-    "the of and to a in that is was for on with as at by from it this or be are have not but".split()  # noqa: SIM905
-)
+_FREQUENT = 24  # of the words, which come in the order of how common they are
 _FREQUENT_SHARE = 0.4  # of the words of English prose, roughly
 _ENOUGH_WORDS = 64  # with fewer one-token words, longer ones are mixed in
 _SENTENCE_WORDS = (6, 15)  # shortest and longest, in words
@@ -38,7 +36,7 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     system_overheads: dict[str, int] = {}  # text of a system prompt -> overhead with it
     template_prefix: int | None = None  # tokens that every prompt without a system prompt begins with: no reuse of ours
     heads: list[str] = []
-    words: list[str] = []  # one token each behind a space
+    words: list[str] = []  # one token each behind a space, the most frequent first
     longer: list[tuple[str, int]] = []  # words of 2 or 3 tokens, used where one-token words are few
     capitals: list[str] = []  # one token each behind a full stop and a space, the stop being another
     random_words: list[str] = []  # pieces of the vocabulary, one token each behind a space
@@ -93,12 +91,10 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     @cached_property
     def _population(self) -> list[str]:
         """Words with a space before them, frequent ones repeated, so that drawing evenly sounds like English."""
-        frequent = [word for word in self.words if word in _FREQUENT]
-        rare = [word for word in self.words if word not in _FREQUENT]
-        times = 1
-        if frequent and rare:
-            times = max(1, round(len(rare) * _FREQUENT_SHARE / (1 - _FREQUENT_SHARE) / len(frequent)))
-        return [" " + word for word in rare + frequent * times]
+        frequent, rare = self.words[:_FREQUENT], self.words[_FREQUENT:]
+        times = round(len(rare) * _FREQUENT_SHARE / (1 - _FREQUENT_SHARE) / _FREQUENT)
+        frequent = frequent * max(1, times)
+        return [" " + word for word in frequent + rare]
 
     @cached_property
     def _random_population(self) -> list[str]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
 from word_server import WordServer
 
-from tokenswarm.counting import Server
-from tokenswarm.errors import InputError
+from tokenswarm.counting import LlamaCppTokenize, Server, SglangTokenize, UsageCounting, VllmTokenize
+from tokenswarm.errors import InputError, TargetError
 from tokenswarm.survey import english_words, survey
 from tokenswarm.tokens import TokenCounter
 
@@ -92,6 +98,14 @@ def test_sifting_finds_only_one_token_words() -> None:
     counter = counted(WordServer("usage"))
     assert len(counter.words) >= 64
     assert max(map(len, counter.words)) <= 6
+
+
+def test_common_words_are_common() -> None:
+    """About four words of ten are among the two dozen most frequent ones, as in English prose."""
+    counter = counted(WordServer("vllm"))
+    text = msgspec.structs.replace(counter, capitals=[]).make_text(Random(2), 5000).split()
+    share = sum(word in english_words()[:24] for word in text) / len(text)
+    assert 0.36 < share < 0.44
 
 
 def test_text_reads_like_sentences() -> None:
@@ -197,6 +211,75 @@ def test_making_a_prompt_is_cheap() -> None:
         counter.make_text(rng, 512)
         took_s.append(time.perf_counter() - begun)
     assert min(took_s) < 150e-6
+
+
+STORY = "Hello there, tell me a story about a load test."
+RENDERED = f"<|im_start|>user\n{STORY}<|im_end|>\n<|im_start|>assistant\n<think>\n"
+VLLM_IDS = [4083, 1512, 198, 2701, 333, 1414, 11, 3370, 446, 267, 359, 1782, 2259, 267, 1555, 989, 13, 4084, 198]
+VLLM_IDS += [4083, 3415, 634, 853, 198]
+
+
+def test_answers_recorded_from_vllm_and_sglang() -> None:
+    """vLLM 0.32's chat count is the 24 tokens its usage reported for the same message; SGLang counts text alone."""
+
+    def post(url: str, body: dict[str, Any]) -> Any:
+        assert url == "http://h/tokenize"
+        if "messages" in body:
+            return {"count": 24, "max_model_len": 4096, "tokens": VLLM_IDS, "token_strs": None}
+        return {"tokens": [2701, 333, 1414], "count": 3, "max_model_len": 32768}
+
+    server = Server(post, "tiny", root="http://h")
+    assert VllmTokenize(server).count(user(STORY)) == 24
+    assert VllmTokenize(server).prompt_ids(user(STORY)) == VLLM_IDS
+    assert SglangTokenize(server).count("Hello there") == 3
+    assert SglangTokenize(server).ids("Hello there") == [2701, 333, 1414]
+
+
+def test_answers_recorded_from_llama_cpp() -> None:
+    """llama.cpp renders the chat in one answer and gives the ids of that text in another."""
+
+    def post(url: str, body: dict[str, Any]) -> Any:
+        if url == "/apply-template":
+            return {"prompt": RENDERED}
+        assert (url, body["content"], body["add_special"], body["parse_special"]) == ("/tokenize", RENDERED, True, True)
+        return {"tokens": [*VLLM_IDS, 4094, 198]}
+
+    assert LlamaCppTokenize(Server(post, "tiny")).count(user(STORY)) == 26
+
+
+@pytest.fixture(scope="module")
+def simulator_url() -> Iterator[str]:
+    """A simulated engine in a process of its own."""
+    command = [sys.executable, "-m", "simulator", "--port", "0", "--speed", "100"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().removeprefix("listening on ").strip()
+        process.terminate()
+
+
+def ask(url: str, body: dict[str, Any] | None = None) -> Any:
+    """JSON in, JSON out, over a socket."""
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise TargetError(f"{url}: HTTP {error.code}") from error
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_prompts_are_exact_by_the_usage_of_a_real_server(simulator_url: str, api: str) -> None:
+    """Over a real socket, ``usage.prompt_tokens`` is the asked length, for words and for random text."""
+    model = ask(simulator_url + "/v1/models")["data"][0]["id"]
+    paths = {"root": simulator_url, "chat": simulator_url + "/v1/chat/completions"}
+    server = Server(ask, model, **paths, completions=simulator_url + "/v1/completions")
+    counter = survey(server, api=api, random=True)
+    assert (counter.source, counter.exact) == ("server", True)
+    usage = UsageCounting(server)
+    for length in (1, 20, 333):
+        for text in (counter.make_text(Random(length), length), counter.make_random_text(Random(length), length)):
+            assert usage.count(user(text) if api == "chat" else text) == counter.overhead + length
 
 
 TEMPLATE = "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}[end]{% endfor %}[assistant]"
