@@ -71,10 +71,11 @@ class Sequence:
 
 class Step:
     """What one finished step did: ``decoded`` sequences got a further token, ``first`` their first one,
-    ``resumed`` their next one after having lost their blocks; ``finished`` are among these.
+    ``resumed`` their next one, ``resumed_gaps_s`` after the one before, since they had lost their blocks meanwhile;
+    ``finished`` are among these.
     """
 
-    __slots__ = ("decoded", "end_s", "finished", "first", "prefill_tokens", "resumed", "start_s")
+    __slots__ = ("decoded", "end_s", "finished", "first", "prefill_tokens", "resumed", "resumed_gaps_s", "start_s")
 
     def __init__(self, start_s: float, end_s: float, prefill_tokens: int) -> None:
         self.start_s = start_s
@@ -83,6 +84,7 @@ class Step:
         self.decoded: list[Sequence] = []
         self.first: list[Sequence] = []
         self.resumed: list[Sequence] = []
+        self.resumed_gaps_s: list[float] = []
         self.finished: list[Sequence] = []
 
 
@@ -109,7 +111,12 @@ class Engine:
     # -- what the driver calls -------------------------------------------------------------------------------------
 
     def submit(self, sequence: Sequence, at_s: float) -> None:
-        """``at_s`` must not lie before the last completed step; an idle engine starts a step at once."""
+        """``at_s`` must not lie before the last completed step; an idle engine starts a step at once.
+
+        Raises ``ValueError`` for a sequence that could never end because it is larger than the whole memory.
+        """
+        if len(sequence.prompt) + len(sequence.answer) > self.settings.kv_blocks * self.settings.block_size:
+            raise ValueError("prompt and answer exceed the KV memory")
         sequence.arrival_s = at_s
         if self.settings.prefix_cache:
             sequence.hashes = chain_hashes(sequence.prompt, self.settings.block_size)
@@ -139,9 +146,14 @@ class Engine:
                 self._grow(sequence, 1)
                 self._add_token(sequence, step)
         for sequence in self._prefilled:
-            if sequence.state is State.RUNNING:
-                (step.resumed if sequence.generated else step.first).append(sequence)
-                self._add_token(sequence, step)
+            if sequence.state is not State.RUNNING:
+                continue
+            if sequence.last_token_s is None:
+                step.first.append(sequence)
+            else:
+                step.resumed.append(sequence)
+                step.resumed_gaps_s.append(step.end_s - sequence.last_token_s)
+            self._add_token(sequence, step)
         if step.finished:
             self.running = [sequence for sequence in self.running if sequence.state is State.RUNNING]
         self._begin_step(step.end_s)
@@ -168,6 +180,7 @@ class Engine:
             prefill_tokens += self._prefill(sequence, prefill_tokens)
         if not self.running:
             self._step, self.next_s = None, None
+            self._was_below_stall = True
             return
         duration_s = self._duration_s(len(self._decoding), prefill_tokens, len(admitted))
         self.next_s = start_s + duration_s

@@ -127,6 +127,8 @@ class Server:
         book.generation_tokens += len(step.first) + len(step.decoded) + len(step.resumed)
         if step.decoded:
             book.between_tokens.observe((step.end_s - step.start_s) / speed, len(step.decoded))
+        for gap_s in step.resumed_gaps_s:
+            book.between_tokens.observe(gap_s / speed)
         for sequence in step.first:
             started_s = sequence.started_s if sequence.started_s is not None else step.start_s
             book.prompt_tokens += len(sequence.prompt)
@@ -178,7 +180,7 @@ class Server:
         elif path in ("/tokenize", "/detokenize") and request.method == "POST":
             convert = api.tokenize if path == "/tokenize" else api.detokenize
             connection.respond(200, convert(request.body, self.settings), JSON)
-        elif path in _GET and request.method in ("GET", "HEAD"):
+        elif path in _GET and request.method == "GET":
             self._get(connection, request)
         elif path in (*_POST, *_GET, "/tokenize", "/detokenize"):
             connection.respond(405, b'{"detail":"Method Not Allowed"}', JSON)
