@@ -122,7 +122,7 @@ class Scenario(Model):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content without the address of the target: equal for equal work, however it was written."""
+        """SHA-256 of ``to_dict`` without the target's URL: the same for the same content, however it was written."""
         content = self.to_dict()
         content["target"].pop("url", None)
         canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

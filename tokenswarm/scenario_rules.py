@@ -53,8 +53,9 @@ def _traffic(classes: list[dict[str, Any]], objectives: dict[str, Any]) -> Itera
             hint = did_you_mean(objective, objectives)
             text = f"value {objective}: no such objective; defined under objectives: {known}{hint}"
             yield ("traffic", index, "objective"), text
-        if isinstance(prompts, dict) and "input_tokens" in item:
-            yield ("traffic", index, "input_tokens"), "prompts from a file keep their own length; leave this out"
+        for key in ("turns", "input_tokens") if isinstance(prompts, dict) else ():
+            if key in item:
+                yield ("traffic", index, key), "prompts from a file keep their own turns and lengths; leave this out"
 
 
 def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:
@@ -67,12 +68,14 @@ def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[t
         yield place, "sessions or duration_s is wanted: when does a level end?"
     for surplus in amounts[1:]:
         yield (*place, surplus), f"{amounts[0]} and {surplus} exclude each other; keep one"
-    if "requests" in amounts and any(not _one_turn(item.get("turns", 1)) for item in classes):
-        yield (*place, "requests"), "requests is for traffic of one turn a session; use sessions"
+    if "requests" in amounts and not all(map(_one_turn, classes)):
+        yield (*place, "requests"), "requests is for traffic whose sessions all have one turn; use sessions"
     if amounts:
         wrong, right = (_SESSIONS_ONLY, "sessions") if amounts == ["duration_s"] else (("warmup_s",), "duration_s")
         yield from (((*place, key), f"{key} goes with {right} only") for key in wrong if closed.get(key) is not None)
 
 
-def _one_turn(turns: Any) -> bool:
-    return turns in (1, {"fixed": 1}) or not isinstance(turns, int | dict)
+def _one_turn(item: dict[str, Any]) -> bool:
+    turns = item.get("turns", 1)
+    several = isinstance(turns, int | float | dict) and turns not in (1, {"fixed": 1})
+    return not several and not isinstance(item.get("prompts"), dict)

@@ -20,7 +20,7 @@ Tokens = Annotated[Distribution, Within(1, 10_000_000, whole=True)]
 
 
 class PromptFile(Model):
-    """Prompts from a file, in their own lengths."""
+    """Prompts from a file, with their own turns and lengths."""
 
     file: ExistingFile = Field(description="JSONL or ShareGPT file, relative to the scenario's folder.")
 
@@ -50,11 +50,13 @@ class ChatTraffic(Model):
         description="words: natural-looking text; random_ids: random token ids; or a file.",
     )
     turns: Annotated[Distribution, Within(1, 10_000, whole=True)] = Field(
-        default=Fixed(fixed=1), description="Requests in a session; the model's answers stay in the history."
+        default=Fixed(fixed=1),
+        description="Requests in a session; the model's answers stay in the history. Not for prompts from a file.",
     )
     input_tokens: Tokens = Field(
         default=Fixed(fixed=512),
-        description="Length of each user message as the server counts it, with the chat template in the first turn.",
+        description="Tokens that a turn adds to the prompt, as the server counts them and with the chat template's own. "
+        "Not for prompts from a file.",
     )
     output_tokens: Tokens = Field(
         default=Fixed(fixed=128), description="Asked length of an answer in tokens (max_tokens)."

@@ -23,7 +23,7 @@ _TAG = "the tag {} is not supported; plain values only"
 _PREFIX = "tag:yaml.org,2002:"
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Problem:
     """One mistake: where it stands and what is wrong, without the file's name."""
 

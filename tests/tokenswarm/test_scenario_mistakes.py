@@ -249,9 +249,9 @@ def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
         ("load:\n  closed: {users: 1, sessions: {per_user: 0}}",
          ["2: load.closed.sessions.per_user: value 0: a whole number from 1 to 10000000 is wanted"]),
         ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - {turns: 2}",
-         ["1: load.closed.requests: requests is for traffic of one turn a session; use sessions"]),
+         ["1: load.closed.requests: requests is for traffic whose sessions all have one turn; use sessions"]),
         ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - {turns: {uniform: [1, 2]}}",
-         ["1: load.closed.requests: requests is for traffic of one turn a session; use sessions"]),
+         ["1: load.closed.requests: requests is for traffic whose sessions all have one turn; use sessions"]),
         ("load: {closed: {users: 1, duration_s: 2, warmup_sessions: 1, tail: fill}}",
          ["1: load.closed.tail: tail goes with sessions only",
           "1: load.closed.warmup_sessions: warmup_sessions goes with sessions only"]),
@@ -263,8 +263,11 @@ def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
          ["3: load.replay: replayed load is not supported yet; use closed"]),
         ("traffic:\n  - name: a\n  - name: a", ["3: traffic[1].name: another class is named a too; "
                                                "each needs a name of its own"]),
-        ("traffic:\n  - prompts: {file: s.yaml}\n    input_tokens: 4",
-         ["3: traffic[0].input_tokens: prompts from a file keep their own length; leave this out"]),
+        ("traffic:\n  - prompts: {file: s.yaml}\n    input_tokens: 4\n    turns: 2",
+         ["3: traffic[0].input_tokens: prompts from a file keep their own turns and lengths; leave this out",
+          "4: traffic[0].turns: prompts from a file keep their own turns and lengths; leave this out"]),
+        ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - prompts: {file: s.yaml}",
+         ["1: load.closed.requests: requests is for traffic whose sessions all have one turn; use sessions"]),
         ("target:\n  url: http://h\n  simulator: demo",
          ["3: target.simulator: url and simulator exclude each other; keep one"]),
         ("objectives:\n  a: {ttft_s: {p59: 1}}", ["2: objectives.a.ttft_s.p59: value 1: "
@@ -319,6 +322,15 @@ def test_broken_yaml_is_one_line(text):
     """Whatever is wrong with the syntax, one line names the place."""
     (line,) = problems("seed: 1\n" + text)
     assert re.match(r"s\.yaml:[123]: not YAML: ", line)
+
+
+def test_every_item_of_a_list_has_its_own_line():
+    """In block style the line is that of the wrong item, not that of the list's key."""
+    text = "load:\n  closed:\n    sessions: 3\n    users:\n      - 1\n      - 2\n      - ten\n      - 4\n      - 0.5\n"
+    assert problems(text) == [
+        f"s.yaml:7: load.closed.users[2]: value ten: {USERS}",
+        f"s.yaml:9: load.closed.users[4]: value 0.5: {USERS}",
+    ]
 
 
 def test_merge_keys_are_refused():
