@@ -13,6 +13,8 @@ import gevent.event
 from tokenswarm.records import Phase, RequestRecord
 from tokenswarm.schedule import Level, Ticket, own_tickets
 
+FREE = -1  # stands for the level of a free-running session in reports
+
 Facts = tuple[bool, bool, float, float | None, float | None, float, int | None]
 Done = tuple[int, str, list[Facts]]
 
@@ -121,12 +123,12 @@ class Gate:
         late = self._late_after_s is not None and finished_s > self._late_after_s
         return Phase.DRAIN if cut or (late and ticket.phase == Phase.MEASURED) else ticket.phase
 
-    def done(self, ticket: Ticket, facts: list[Facts]) -> None:
-        """The session has ended and its records are with the recorder."""
+    def done(self, ticket: Ticket, facts: list[Facts], *, played: bool) -> None:
+        """The session has ended, by itself (``played``) or cut, and its records are with the recorder."""
         self._sessions.pop(gevent.getcurrent(), None)
-        if ticket.level is not None:
-            self._done.append((ticket.level.index, ticket.phase, facts))
-            self.on_change()
+        phase = ticket.phase if played else Phase.DRAIN
+        self._done.append((FREE if ticket.level is None else ticket.level.index, phase, facts))
+        self.on_change()
 
     # reporting --------------------------------------------------------------------------
 

@@ -154,6 +154,7 @@ class RunMaster:
     def begin(self) -> None:
         """A new run folder, a new controller; every worker is told."""
         self._run = uuid4().hex
+        self.plan = self.plan.for_run(self._run)
         self._stopped, self._written = set(), {}
         self._free = LevelFacts()
         self.folder = RunFolder.create(self._results, self.plan.scenario.name)

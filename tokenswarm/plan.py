@@ -6,7 +6,7 @@ No secret travels: each process reads the key from its own environment or file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -59,6 +59,7 @@ class Plan:
     counter: TokenCounter
     simulated: bool
     kind: str | None = None
+    run: str = ""  # the run's id
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -102,11 +103,21 @@ class Plan:
         return StreamingClient(self._endpoint, target.api, self._headers, target.timeouts, target.tls)
 
     def session(self, ticket: Ticket) -> tuple[ChatTraffic, ChatSession]:
-        """The session that a ticket names: the same for the same ticket in every process."""
+        """The session that a ticket names: the same for the same ticket in every process.
+
+        Lengths and pauses come from the seed alone. Words differ from run to run: the server may still have the
+        last run's prompts in its prefix cache.
+        """
         index = self._mix.pick(ticket.number)
-        level = None if ticket.level is None else ticket.level.index
-        rng = session_rng(self.scenario.seed, level, ticket.phase, ticket.number)
-        return self.traffic[index], ChatSession(self.traffic[index], self._materials[index], rng, self._ordinal(ticket))
+        ticket_key = (None if ticket.level is None else ticket.level.index, ticket.phase, ticket.number)
+        session = ChatSession(
+            self.traffic[index],
+            self._materials[index],
+            session_rng(self.scenario.seed, *ticket_key),
+            self._ordinal(ticket),
+            session_rng(self.scenario.seed, *ticket_key, self.run),
+        )
+        return self.traffic[index], session
 
     def _ordinal(self, ticket: Ticket) -> int:
         if ticket.level is None or ticket.number >= FILL_BLOCK:
@@ -135,7 +146,12 @@ class Plan:
             "counter": msgspec.json.encode(self.counter),
             "simulated": self.simulated,
             "kind": self.kind,
+            "run": self.run,
         }
+
+    def for_run(self, run: str) -> Plan:
+        """A copy for the run with this id."""
+        return replace(self, run=run)
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Plan:
@@ -146,6 +162,7 @@ class Plan:
             counter=msgspec.json.decode(message["counter"], type=TokenCounter),
             simulated=message["simulated"],
             kind=message["kind"],
+            run=message["run"],
         )
 
     def description(self) -> dict[str, Any]:

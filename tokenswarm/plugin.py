@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import logging
 import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+import gevent
 import locust.stats
 from locust import events
 from locust.runners import MasterRunner, WorkerRunner
@@ -170,9 +172,16 @@ def _init(environment: Any, kind: str | None) -> None:
         events.spawning_complete.add_listener(lambda user_count, **_: session.worker.spawned(user_count))
     if session.master is not None:
         events.test_stop.add_listener(lambda **_: session.finish())
+        gevent.signal_handler(signal.SIGTERM, _stop, environment)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # few cyclic objects live here; fewer pauses for the streams
+
+
+def _stop(environment: Any) -> None:
+    """SIGTERM, as containers get it: Locust listens for it only once a run with levels is over."""
+    log.warning("stopped by SIGTERM; what was measured so far is kept")
+    environment.runner.quit()
 
 
 def _quitting(environment: Any, **_: Any) -> None:

@@ -13,9 +13,12 @@ from tokenswarm.survey import survey
 from tokenswarm.tokens import TokenCounter
 
 
-def session_rng(seed: int, level: int | None, phase: str, ticket: int) -> Random:
-    """The same numbers for the same ticket in every process and on every machine; different ones for every other."""
-    name = f"{seed}/{level}/{phase}/{ticket}".encode()
+def session_rng(seed: int, level: int | None, phase: str, ticket: int, run: str = "") -> Random:
+    """The same numbers for the same ticket in every process and on every machine; different ones for every other.
+
+    ``run`` makes them differ from run to run as well.
+    """
+    name = f"{seed}/{level}/{phase}/{ticket}/{run}".encode()
     return Random(int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "big"))
 
 

@@ -6,13 +6,16 @@ In a worker the batches go to the master as CSV bytes; in a single process strai
 from __future__ import annotations
 
 import itertools
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from time import perf_counter
 from typing import Any
 
 import gevent
 
+from tokenswarm.errors import ErrorKind
 from tokenswarm.metrics import METRICS
 from tokenswarm.quantiles import LogHistogram
 from tokenswarm.records import Phase, RequestRecord, to_csv
@@ -127,27 +130,30 @@ class LocustStatistics:
     """
 
     def __init__(self, environment: Any) -> None:
+        self._wall_offset_s = time.time() - perf_counter()
         self._fire = environment.events.request.fire
         self._stats = environment.stats
         self._names: dict[Key, str] = {}
 
     def add(self, record: RequestRecord, label: str, reason: str | None) -> None:
         """``label``: of the level, or empty; ``reason``: the failure's group, ``None`` for a success."""
-        key = (record.level, record.traffic, record.phase)
+        cut = record.error_kind == ErrorKind.CANCELLED  # by the end of the run: neither success nor failure
+        part = "cut" if cut else record.phase
+        key = (record.level, record.traffic, part)
         name = self._names.get(key)
         if name is None:
-            phase = "" if record.phase == Phase.MEASURED else record.phase
-            name = self._names[key] = " ".join(part for part in (record.traffic, label, phase) if part)
+            words = (record.traffic, label, "" if part == Phase.MEASURED else part)
+            name = self._names[key] = " ".join(word for word in words if word)
         sent_s = record.sent_s or 0.0
         self._fire(
             request_type="POST",
             name=name,
             response_time=((record.finished_s or sent_s) - sent_s) * 1e3,
             response_length=record.response_bytes or 0,
-            exception=reason,
+            exception=None if cut else reason,
             context={"record": record},
             response=None,
-            start_time=None,
+            start_time=sent_s + self._wall_offset_s,
             url=None,
         )
         if reason is None and record.phase == Phase.MEASURED:

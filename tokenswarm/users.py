@@ -78,12 +78,14 @@ class ScenarioUser(User):
         gate = self.instrument.gate
         ticket = gate.take()
         facts: list[Facts] = []
+        played = False
         try:
             self._session(ticket, facts)
+            played = True
         except SessionCut:
             pass
         finally:
-            gate.done(ticket, facts)
+            gate.done(ticket, facts, played=played)
 
     def _session(self, ticket: Ticket, facts: list[Facts]) -> None:
         plan = self.instrument.plan

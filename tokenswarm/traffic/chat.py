@@ -13,11 +13,20 @@ from tokenswarm.traffic.turn import Turn
 class ChatSession:
     """Turns of one session. All chance comes from ``rng`` and none of it depends on the model's answers."""
 
-    def __init__(self, traffic: ChatTraffic, material: Material, rng: Random, ordinal: int | None = None) -> None:
-        """``ordinal``: number of this session among those of its class, for prompts from a file."""
+    def __init__(
+        self,
+        traffic: ChatTraffic,
+        material: Material,
+        rng: Random,
+        ordinal: int | None = None,
+        text_rng: Random | None = None,
+    ) -> None:
+        """``ordinal``: number of this session among those of its class, for prompts from a file. ``text_rng``
+        chooses the words, where they are to differ between runs while all lengths and pauses stay the same."""
         self._traffic = traffic
         self._material = material
         self._rng = rng
+        self._text_rng = text_rng or rng
         self._conversation = material.conversation(rng, ordinal)
         self._turns = traffic.turns.sample_int(rng) if self._conversation is None else len(self._conversation.users)
         self._played = 0
@@ -46,7 +55,7 @@ class ChatSession:
         asked: int | None
         if material.sends_ids:
             asked = traffic.input_tokens.sample_int(rng)
-            prompt = material.counter.make_ids(rng, asked)
+            prompt = material.counter.make_ids(self._text_rng, asked)
         else:
             text, asked = self._message(first)
             if material.api == "completions":
@@ -67,7 +76,8 @@ class ChatSession:
     def _message(self, first: bool) -> tuple[str, int | None]:
         if self._conversation is not None:
             return self._conversation.users[self._played], None
-        return self._material.message(self._rng, self._traffic.input_tokens.sample_int(self._rng), first=first)
+        asked = self._traffic.input_tokens.sample_int(self._rng)
+        return self._material.message(self._text_rng, asked, first=first)
 
     def _remember(self, answer: str) -> None:
         self._messages.append({"role": "assistant", "content": answer})
