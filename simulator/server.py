@@ -254,6 +254,7 @@ class Server:
         prefix = "chatcmpl" if ask.api == "chat" else "cmpl"
         row.id = f"{prefix}-{row.client_id or f'{self._run_id}{next(self._ids):08x}'}"
         row.prompt_tokens = len(ask.prompt)
+        self.truth.expect_tokens(row, len(tokens))
         answer: Answer
         if ask.stream:
             created = int(time.time())

@@ -56,15 +56,18 @@ class Truth:
         self._stamps_left = MAX_TOKEN_STAMPS if every_token else 0
         self._encoder = msgspec.json.Encoder(enc_hook=_encode_array)
 
-    def add(self, arrival_s: float, expected_tokens: int = 0) -> Row:
+    def add(self, arrival_s: float) -> Row:
         """A new row, which its request fills in."""
         row = Row(number=self._next, arrival_s=arrival_s)
-        if 0 < expected_tokens <= self._stamps_left:
-            self._stamps_left -= expected_tokens
-            row.token_s = array("d")
         self._next += 1
         self._rows.append(row)
         return row
+
+    def expect_tokens(self, row: Row, tokens: int) -> None:
+        """Makes room for a stamp of each token, if that was asked for and there is any left."""
+        if tokens <= self._stamps_left:
+            self._stamps_left -= tokens
+            row.token_s = array("d")
 
     def page(self, since: int, limit: int, speed: float) -> bytes:
         """JSON of the rows from number ``since`` on; ``next`` is the ``since`` of the following page."""
