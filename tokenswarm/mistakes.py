@@ -30,10 +30,10 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, Any]) -> Iterator[Problem]:
     """Every mistake in ``error``; ``schema`` is the JSON Schema that knows the keys of each place."""
     details = error.errors(include_url=False, include_input=False)
-    unknown = {path_of(detail) for detail in details if detail["type"] == "extra_forbidden"}
+    unknown = {path_of(detail, source) for detail in details if detail["type"] == "extra_forbidden"}
     meant = {(*path[:-1], nearest(str(path[-1]), keys_at(schema, path[:-1]))) for path in unknown}
     for detail in details:
-        path = path_of(detail)
+        path = path_of(detail, source)
         match detail["type"]:
             case "too_short" if source.value(path):
                 continue  # empty only because all of its items are wrong, which is told already
@@ -44,11 +44,14 @@ def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, An
         yield Problem(source.line(path), *_told(detail, path, source, schema))
 
 
-def path_of(detail: ErrorDetails) -> Path:
+def path_of(detail: ErrorDetails, source: YamlSource) -> Path:
     """pydantic's ``loc`` without the names of union members (``<uniform>``), with the custom error's ``at``."""
-    steps = tuple(step for step in detail["loc"] if not str(step).startswith("<"))
+    path: Path = ()
+    for step in detail["loc"]:
+        if not str(step).startswith("<") or (*path, step) in source.lines:
+            path = (*path, step)
     at: Path = detail.get("ctx", {}).get("at", ())
-    return steps + at
+    return path + at
 
 
 def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str, Any]) -> tuple[Path, str]:

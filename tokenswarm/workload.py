@@ -55,7 +55,7 @@ class ChatTraffic(Model):
     )
     input_tokens: Tokens = Field(
         default=Fixed(fixed=512),
-        description="Tokens that a turn adds to the prompt, as the server counts them and with the chat template's own. "
+        description="Tokens that a turn adds to the prompt, as the server counts them, with the chat template's own. "
         "Not for prompts from a file.",
     )
     output_tokens: Tokens = Field(

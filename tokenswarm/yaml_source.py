@@ -33,7 +33,8 @@ class Problem:
 
     def __str__(self) -> str:
         place = dotted(self.path)
-        return f"{self.line}: {place}: {self.text}" if place else f"{self.line}: {self.text}"
+        line = f"{self.line}: {place}: {self.text}" if place else f"{self.line}: {self.text}"
+        return "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
 
 
 @dataclass

@@ -333,6 +333,17 @@ def test_every_item_of_a_list_has_its_own_line():
     ]
 
 
+def test_strange_keys_stay_on_their_line():
+    """Keys with brackets, line ends or terminal codes are told like any other, and cannot forge lines of their own."""
+    text = '"<x>": 1\n"a\\nb": 1\ntraffic: [{"<file>": 1, turns: {"\\e[31m": 1}}]\n'
+    assert [line.rpartition(": ")[0].partition(":")[2] for line in problems(text)] == [
+        "1: <x>",
+        "2: a\ufffdb",
+        "3: traffic[0].<file>",
+        "3: traffic[0].turns.\ufffd[31m: value 1",
+    ]
+
+
 def test_merge_keys_are_refused():
     """A merge key would hide which value counts."""
     text = "traffic:\n  - &base {name: a}\n  - <<: *base\n    name: b\n"
