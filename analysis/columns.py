@@ -111,9 +111,9 @@ def text_of(figure: Figure, decimals: int) -> str:
 
 
 def number_text(value: float, decimals: int) -> str:
-    """Fixed decimals; below 10 as many as three significant digits need. Whole numbers stay whole."""
+    """Fixed decimals; below 10 as many as three significant digits need, but counts stay whole."""
     if math.isinf(value):
         return "∞"
-    if 0 < abs(value) < 10 and not value.is_integer():
+    if 0 < abs(value) < 10 and not (decimals == 0 and value.is_integer()):
         decimals = max(decimals, min(6, 2 - math.floor(math.log10(abs(value)))))
     return f"{value:.{decimals}f}"

@@ -13,7 +13,7 @@ from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
 from analysis.figures import Figure, Mark
 from analysis.levels import LATENCIES, LevelRow
 from analysis.notes import BASIS_TEXT
-from analysis.objectives import Verdict
+from analysis.objectives import ClassVerdict, Verdict
 from analysis.outcome import NameRow, Outcome
 from analysis.tables import scaling_rows
 
@@ -79,10 +79,7 @@ def as_json(outcome: Outcome, verdict: Verdict) -> str:
         ],
         "failures": [asdict(group) for group in outcome.failures],
         "notes": [asdict(note) for note in outcome.notes],
-        "objectives": [
-            asdict(one) | {"met": one.met, "checks": [asdict(check) | {"met": check.met} for check in one.checks]}
-            for one in verdict.classes
-        ],
+        "objectives": [_class_verdict(one) for one in verdict.classes],
         "credible": {"ok": verdict.credible, "reasons": list(verdict.doubts)},
         "exit_code": verdict.exit_code,
     }
@@ -119,6 +116,14 @@ def _name(row: NameRow) -> dict[str, Any]:
         "total": row.is_total,
         "figures": {name: _figure(figure) for name, figure in row.figures.items()},
     }
+
+
+def _class_verdict(one: ClassVerdict) -> dict[str, Any]:
+    checks = [
+        {"metric": check.metric, "limit": check.limit, "value": _finite(check.value), "met": check.met}
+        for check in one.checks
+    ]
+    return asdict(one) | {"met": one.met, "checks": checks}
 
 
 def _figure(figure: Figure) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _TEXTS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = tuple(
         (r"\b(?:http|status|code|error)\D{0,12}5\d\d\b|\b5\d\d server error", ErrorKind.HTTP_5XX),
         (r"\b(?:http|status|code|error)\D{0,12}4\d\d\b|\b4\d\d client error", ErrorKind.HTTP_4XX),
         (r"connect timeout|connecttimeout", ErrorKind.CONNECT_TIMEOUT),
-        (r"time[d ]?-?out", ErrorKind.TOTAL_TIMEOUT),
+        (r"timed?[ -]?out", ErrorKind.TOTAL_TIMEOUT),
         (r"too many open files|errno 24\b|errno 99\b", ErrorKind.CLIENT_LIMIT),
         (r"refused", ErrorKind.REFUSED),
         (r"name or service not known|name resolution|getaddrinfo|nodename nor servname", ErrorKind.DNS),

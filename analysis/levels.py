@@ -155,12 +155,16 @@ def _state_of(run: Run, level: int) -> tuple[str, str]:
     entries = run.levels[run.levels["level"] == level]
     if len(entries):
         entry = entries.iloc[-1]
-        return str(entry["state"]), "" if pd.isna(entry["reason"]) else str(entry["reason"])
+        return _text(entry["state"]) or "unknown", _text(entry["reason"])
     if not run.whole_folder:
         return "unknown", ""
     if run.end is None:
         return "interrupted", "the run ended inside this level"
     return "partial", "the level has no entry in levels.csv"
+
+
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else str(value)
 
 
 def _basis_of(run: Run, level: int, rows: pd.DataFrame) -> Basis:

@@ -137,8 +137,8 @@ def _clock(run: Run, rows: list[LevelRow]) -> list[Note]:
     return [Note("clock", text)] + [
         Note(
             "merged reads",
-            f"{where(row)}: {merged[row.level]:.0%} of the reads carried several token events, whose times are known only "
-            "to within a read; use more load processes (--processes) unless the server itself sends them together",
+            f"{where(row)}: {merged[row.level]:.0%} of the reads carried several token events, whose times are known "
+            "only to within a read; use more load processes (--processes) unless the server itself sends them together",
         )
         for row in crowded
     ]

@@ -6,6 +6,7 @@ import io
 import re
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -68,7 +69,7 @@ def title_of(outcome: Outcome) -> str:
 def folded(table: TextTable, width: int) -> list[TextTable]:
     """The table in as many parts below each other as the width asks for, each with the columns that name a row."""
     widths = [
-        max([*(len(word) for word in title.split(" ", 1)), *(len(row[i]) for row in table.rows)]) + _GAP
+        max([*(cell_len(word) for word in title.split(" ", 1)), *(cell_len(row[i]) for row in table.rows)]) + _GAP
         for i, title in enumerate(table.header)
     ]
     fixed = list(range(table.fixed))
