@@ -9,12 +9,14 @@ import argparse
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from analysis.export import as_json, level_csv
-from analysis.objectives import judge
+from analysis.objectives import Verdict, judge
+from analysis.outcome import Outcome
 from analysis.render import markdown, terminal
 from analysis.source import read_outcome
-from tokenswarm.errors import TokenswarmError
+from tokenswarm.errors import InputError, TokenswarmError
 
 EXIT_BAD_INPUT = 2
 
@@ -37,6 +39,9 @@ def table(options: argparse.Namespace) -> int:
     """The concurrency and latency table of one run."""
     outcome = read_outcome(options.run, failures_infinite=options.failures_infinite)
     verdict = judge(outcome)
+    if options.save:
+        _save(outcome, verdict)
+    width = options.width or shutil.get_terminal_size((100, 24)).columns
     match options.format:
         case "json":
             text = as_json(outcome, verdict)
@@ -45,7 +50,6 @@ def table(options: argparse.Namespace) -> int:
         case "markdown":
             text = markdown(outcome, by_class=options.by_class)
         case _:
-            width = options.width or shutil.get_terminal_size((100, 24)).columns
             text = terminal(outcome, width=width, by_class=options.by_class, colour=sys.stdout.isatty())
     sys.stdout.write(text)
     if not options.check:
@@ -53,6 +57,20 @@ def table(options: argparse.Namespace) -> int:
     for reason in verdict.doubts:
         print(f"not credible: {reason}", file=sys.stderr)
     return verdict.exit_code
+
+
+def _save(outcome: Outcome, verdict: Verdict) -> None:
+    """Tables beside the rows they come from; they can be made again at any time and are written anew."""
+    folder = Path(outcome.path)
+    if not folder.is_dir():
+        raise InputError(f"--save: {folder} is no run folder, only its tables have a place to be saved in")
+    for name, text in (
+        ("table.txt", terminal(outcome, width=100)),
+        ("table.md", markdown(outcome)),
+        ("table.csv", level_csv(outcome)),
+        ("table.json", as_json(outcome, verdict)),
+    ):
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,6 +94,7 @@ def _table_options(options: argparse.ArgumentParser) -> None:
     add(
         "--check", action="store_true", help="exit with 1 where an objective is missed, 3 where the run is not credible"
     )
+    add("--save", action="store_true", help="also write table.txt, .md, .csv and .json into the run folder")
     add("--width", type=int, help="columns of the terminal table (default: the terminal's)")
 
 

@@ -1,15 +1,16 @@
 """Locust's statistics as an outcome: the level table for our own row names, one row a name for any others.
 
-Our runs put these rows into Locust's statistics: ``chat c=8`` (measured requests), the same with ``warmup``, ``fill``
-or ``drain`` after it, rows of type LLM called ``chat c=8 TTFT``, ``TPOT``, ``E2E`` (milliseconds of the successes) and
-``tokens`` (output tokens of the successes), and for the level ``c=8 wall`` (milliseconds) and ``c=8 window tokens``.
-A free-running load has the same names without ``c=8``.
+Our runs put these rows into Locust's statistics: ``chat c=8`` (measured requests), the same with ``warmup``, ``fill``,
+``drain`` or ``cut`` (by the end of the run) after it, rows of type LLM called ``chat c=8 TTFT``, ``TPOT``, ``E2E``
+(milliseconds of the successes) and ``tokens`` (output tokens of the successes), and for the level ``c=8 wall``
+(milliseconds) and ``c=8 window tokens``. A free-running load has the same names without ``c=8``.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from analysis.failures import groups_of_texts, kind_of_text
@@ -22,7 +23,7 @@ from tokenswarm.errors import ErrorKind
 _OURS = "LLM"
 _LEVEL = re.compile(r"(?:(?P<traffic>.*) )?c=(?P<users>\d+)")
 _PERCENTILES = {"p50": "50%", "p90": "90%", "p95": "95%", "p99": "99%"}
-_PHASES = ("warmup", "fill", "drain")
+_UNMEASURED = ("warmup", "fill", "drain", "cut")
 _OF_CLASS = ("TTFT", "TPOT", "E2E", "tokens")
 _OF_LEVEL = ("wall", "window tokens")
 
@@ -39,7 +40,7 @@ def outcome_of_locust(files: LocustFiles) -> Outcome:
     """The level table where the rows are ours, else one row a name."""
     outcome = Outcome(path=str(files.path), source="Locust CSV", name=files.path.stem.removesuffix("_stats"))
     outcome.failures = groups_of_texts((text, count) for _, text, count in files.failures)
-    if any(row.kind == _OURS and row.name.endswith(" TTFT") for row in files.rows):
+    if any(_is_ours(row) for row in files.rows):
         _add_levels(outcome, files)
     else:
         outcome.names = [_name_row(row) for row in files.rows]
@@ -52,28 +53,50 @@ def outcome_of_locust(files: LocustFiles) -> Outcome:
     return outcome
 
 
+def _is_ours(row: StatsRow) -> bool:
+    """TTFT is there once a request succeeded, the rows of a level also where all of them failed."""
+    return row.kind == _OURS and (row.name.endswith(" TTFT") or _meaning(row)[2] in _OF_LEVEL)
+
+
 def _add_levels(outcome: Outcome, files: LocustFiles) -> None:
-    for users, part in sorted(_parts(files.rows).items(), key=lambda item: (item[0] is None, item[0] or 0)):
+    parts = _parts(files.rows)
+    for users, part in sorted(parts.items(), key=lambda item: (item[0] is None, item[0] or 0)):
         concurrency = files.most_users if users is None else users
         classes = [
             _class_row(users, concurrency, traffic, rows, part, files)
             for traffic, rows in sorted(part.of_class.items())
             if "requests" in rows
         ]
-        if not classes:
-            continue
-        outcome.classes += classes
-        outcome.levels.append(_pooled(classes, part))
         outcome.warmup += _warmup(concurrency, part)
-    outcome.notes += [
+        if classes:
+            outcome.classes += classes
+            outcome.levels.append(_pooled(classes, part))
+    if not outcome.levels:
+        outcome.doubts.append("the run has no measured request")
+    outcome.notes += _left_out(parts.values()) + _level_notes(parts.values())
+
+
+def _left_out(parts: Iterable[_Part]) -> list[Note]:
+    counts = dict.fromkeys(_UNMEASURED, 0)
+    for part in parts:
+        for rows in part.of_class.values():
+            for name in _UNMEASURED:
+                counts[name] += rows[name].requests if name in rows else 0
+    told = [f"{count} {name}" for name, count in counts.items() if count]
+    return [Note("left out", f"not in counts and latencies: {', '.join(told)} requests")] if told else []
+
+
+def _level_notes(parts: Iterable[_Part]) -> list[Note]:
+    notes = [
         Note("coarse", "from Locust's statistics: counts, means and tok/s are exact, percentiles rounded by Locust"),
         Note(
             "definition", "output tok/s: tokens in the window of the level / its wall time, as the run itself took them"
         ),
     ]
-    if any(len(part.of_class) > 1 for part in _parts(files.rows).values()):
+    if any(len(part.of_class) > 1 for part in parts):
         text = "percentiles of several classes together cannot be had from Locust's statistics (use --by-class)"
-        outcome.notes.append(Note("coarse", text))
+        notes.append(Note("coarse", text))
+    return notes
 
 
 def _parts(rows: list[StatsRow]) -> dict[int | None, _Part]:
@@ -92,7 +115,7 @@ def _parts(rows: list[StatsRow]) -> dict[int | None, _Part]:
 def _meaning(row: StatsRow) -> tuple[int | None, str, str]:
     """Users of the level, traffic class (empty for rows of the level itself) and what the row counts."""
     rest, what = row.name, "requests"
-    for part in (*_OF_LEVEL, *_OF_CLASS) if row.kind == _OURS else _PHASES:
+    for part in (*_OF_LEVEL, *_OF_CLASS) if row.kind == _OURS else _UNMEASURED:
         if f" {rest}".endswith(f" {part}"):
             rest, what = rest[: -len(part)].rstrip(), part
             break

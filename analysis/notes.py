@@ -7,6 +7,7 @@ import pandas as pd
 from analysis.levels import Basis, LevelRow, levels_of
 from analysis.outcome import Note
 from analysis.run_folder import Run
+from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Phase
 
 BASIS_TEXT: dict[Basis, str] = {
@@ -115,7 +116,11 @@ def _left_out(requests: pd.DataFrame) -> list[Note]:
     counts = {str(phase): int(n) for phase, n in requests["phase"].value_counts().items()}
     names = {Phase.WARMUP: "warm-up", Phase.FILL: "fill", Phase.DRAIN: "drain"}
     parts = [f"{counts[phase.value]} {name}" for phase, name in names.items() if counts.get(phase.value)]
-    return [Note("left out", f"not in counts and latencies: {', '.join(parts)} requests")] if parts else []
+    if not parts:
+        return []
+    cut = int(((requests["phase"] != Phase.MEASURED) & (requests["error_kind"] == ErrorKind.CANCELLED)).sum())
+    text = f"not in counts and latencies: {', '.join(parts)} requests"
+    return [Note("left out", text + (f"; {cut} of them were cut by the end of the run" if cut else ""))]
 
 
 def _clock(run: Run, rows: list[LevelRow]) -> list[Note]:

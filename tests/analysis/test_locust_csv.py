@@ -183,6 +183,8 @@ def test_free_running_rows_have_no_level(table: Any, tmp_path: Path) -> None:
         ("LLM", "chat TTFT", 300.0, None),
         ("LLM", "chat E2E", 1900.0, None),
         ("LLM", "chat tokens", 80.0, None),
+        ("POST", "chat cut", 100.0, None),
+        ("POST", "chat warmup", 100.0, None),
         ("LLM", "wall", 4000.0, None),
         ("LLM", "window tokens", 100.0, None),
     ]
@@ -190,8 +192,11 @@ def test_free_running_rows_have_no_level(table: Any, tmp_path: Path) -> None:
     (tmp_path / "out_stats_history.csv").write_text(
         "Timestamp,User Count,Type,Name\n1,2,,Aggregated\n2,8,,Aggregated\n"
     )
-    (level,) = table(tmp_path / "out", "--json").json["levels"]
+    document = table(tmp_path / "out", "--json").json
+    (level,) = document["levels"]
     assert (level["level"], level["concurrency"], level["state"]) == (None, 8, "free-running")
+    assert level["requests"] == 1
+    assert "not in counts and latencies: 1 warmup, 1 cut requests" in [note["text"] for note in document["notes"]]
     assert level["figures"]["output_tok_s"]["value"] == pytest.approx(25.0)
     assert level["figures"]["ttft_mean_s"]["value"] == pytest.approx(0.3)
 
@@ -207,6 +212,19 @@ def test_cancelled_requests_are_told_by_their_failure_text(table: Any, tmp_path:
     write_with_locust(tmp_path / "out", events)
     (level,) = table(tmp_path / "out", "--json").json["levels"]
     assert (level["requests"], level["ok"], level["failed"], level["cancelled"]) == (3, 1, 1, 1)
+
+
+def test_level_in_which_everything_failed(table: Any, tmp_path: Path) -> None:
+    """Without a single success there is no TTFT row, and still a level: 0 ok, 0 tok/s, blanks, not credible."""
+    events: list[tuple[str, str, float, str | None]] = [("POST", "chat c=4", 10.0, "refused: nobody listens")] * 5
+    events += [("LLM", "c=4 wall", 50.0, None), ("LLM", "c=4 window tokens", 0.0, None)]
+    write_with_locust(tmp_path / "out", events)
+    answer = table(tmp_path / "out", "--json", "--check")
+    (level,) = answer.json["levels"]
+    assert (level["concurrency"], level["requests"], level["ok"], level["failed"]) == (4, 5, 0, 5)
+    assert level["figures"]["output_tok_s"]["value"] == 0.0
+    assert answer.code == 3
+    assert answer.json["failures"][0]["kind"] == "refused"
 
 
 def test_b05_shows_what_locust_rounded(table: Any, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +108,30 @@ def test_markup_in_errors_and_names_stays_text(table: Any, small: Path) -> None:
 def test_numbers_keep_three_digits(value: float, decimals: int, text: str) -> None:
     """Large numbers lose needless decimals, small ones keep three digits."""
     assert number_text(value, decimals) == text
+
+
+def test_saved_tables_are_what_would_be_printed(table: Any, small: Path) -> None:
+    """--save leaves the tables beside the rows in every format, and may do so again."""
+    for _ in range(2):
+        assert table(small, "--save").code == 0
+    assert (small / "table.csv").read_text() == table(small, "--format", "csv").out
+    assert (small / "table.md").read_text() == table(small, "--format", "markdown").out
+    assert (small / "table.txt").read_text() == table(small, "--width", "100").out
+    assert json.loads((small / "table.json").read_text())["levels"][0]["requests"] == 2
+
+
+def test_saving_needs_a_run_folder(table: Any, small: Path) -> None:
+    """A lone requests.csv has no folder of its own: one line, exit code 2."""
+    answer = table(small / "requests.csv", "--save")
+    assert answer.code == 2
+    assert "no run folder" in answer.err
+
+
+def test_analysis_loads_neither_locust_nor_gevent() -> None:
+    """Importing Locust patches sockets of the whole process; finished files need none of it."""
+    code = (
+        "import sys, analysis.__main__;"
+        "print([m for m in ('locust', 'gevent', 'geventhttpclient', 'simulator', 'transformers') if m in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert answer.stdout.strip() == "[]"
