@@ -3,7 +3,8 @@
 Our runs put these rows into Locust's statistics: ``chat c=8`` (measured requests), the same with ``warmup``, ``fill``,
 ``drain`` or ``cut`` (by the end of the run) after it, rows of type LLM called ``chat c=8 TTFT``, ``TPOT``, ``E2E``
 (milliseconds of the successes) and ``tokens`` (output tokens of the successes), and for the level ``c=8 wall``
-(milliseconds) and ``c=8 window tokens``. A free-running load has the same names without ``c=8``.
+(milliseconds) and ``c=8 window tokens``. A free-running load has the same names without ``c=8``. A row of type LLM
+whose name begins with ``SIMULATED`` says that no real server was measured.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from analysis.failures import groups_of_texts, kind_of_text
 from analysis.figures import BLANK, Figure, Mark, number, ratio
 from analysis.levels import LATENCIES, LevelRow
 from analysis.locust_csv import LocustFiles, StatsRow
+from analysis.notes import SIMULATED_TEXT
 from analysis.outcome import NameRow, Note, Outcome, WarmupRow
 from tokenswarm.errors import ErrorKind
 
@@ -25,6 +27,7 @@ _LEVEL = re.compile(r"(?:(?P<traffic>.*) )?c=(?P<users>\d+)")
 _PERCENTILES = {"p50": "50%", "p90": "90%", "p95": "95%", "p99": "99%"}
 _UNMEASURED = ("warmup", "fill", "drain", "cut")
 _OF_CLASS = ("TTFT", "TPOT", "E2E", "tokens")
+_SIMULATED = "SIMULATED"
 _OF_LEVEL = ("wall", "window tokens")
 
 
@@ -58,6 +61,10 @@ def _is_ours(row: StatsRow) -> bool:
     return row.kind == _OURS and (row.name.endswith(" TTFT") or _meaning(row)[2] in _OF_LEVEL)
 
 
+def _is_simulated(row: StatsRow) -> bool:
+    return row.kind == _OURS and row.name.split(" ", 1)[0] == _SIMULATED
+
+
 def _add_levels(outcome: Outcome, files: LocustFiles) -> None:
     parts = _parts(files.rows)
     for users, part in sorted(parts.items(), key=lambda item: (item[0] is None, item[0] or 0)):
@@ -73,6 +80,9 @@ def _add_levels(outcome: Outcome, files: LocustFiles) -> None:
             outcome.levels.append(_pooled(classes, part))
     if not outcome.levels:
         outcome.doubts.append("the run has no measured request")
+    if any(_is_simulated(row) for row in files.rows):
+        outcome.simulated = True
+        outcome.notes.append(Note("simulated", f"{_SIMULATED}: {SIMULATED_TEXT}"))
     outcome.notes += _left_out(parts.values()) + _level_notes(parts.values())
 
 
@@ -102,7 +112,7 @@ def _level_notes(parts: Iterable[_Part]) -> list[Note]:
 def _parts(rows: list[StatsRow]) -> dict[int | None, _Part]:
     parts: dict[int | None, _Part] = defaultdict(_Part)
     for row in rows:
-        if row.is_total:
+        if row.is_total or _is_simulated(row):
             continue
         users, traffic, what = _meaning(row)
         if not traffic:

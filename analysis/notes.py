@@ -26,6 +26,7 @@ _DEFINITIONS = (
     "TPOT = (last token - first token) / (output tokens - 1), E2E = last token - send",
     "per-request tok/s = output tokens / time between first and last token, summed over the successful requests",
 )
+SIMULATED_TEXT = "these numbers come from a simulated engine, not from a real server"
 # Above this share of reads with several events a level is marked.
 MERGED_LIMIT = 0.10
 _INFINITE = "TTFT, TPOT and E2E quantiles count every failed request as infinitely late (∞)"
@@ -54,7 +55,7 @@ def _simulated(run: Run) -> list[Note]:
         return []
     preset = run.target.get("preset")
     which = f" (preset {preset})" if preset else ""
-    return [Note("simulated", f"SIMULATED{which}: these numbers come from a simulated engine, not from a real server")]
+    return [Note("simulated", f"SIMULATED{which}: {SIMULATED_TEXT}")]
 
 
 def _interrupted(run: Run) -> list[Note]:

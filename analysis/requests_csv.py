@@ -48,15 +48,23 @@ def read_requests(path: Path, offsets: Mapping[str, float] | None = None) -> Csv
     for name, kind in _KINDS.items():
         if name not in frame:
             frame[name] = pd.Series(index=frame.index, dtype=kind)
-    incomplete = frame["phase"].isna()
+    incomplete = _incomplete(frame)
     if incomplete.any():
-        file.notes.append(f"{path.name}: {int(incomplete.sum())} rows without phase were left out")
+        file.notes.append(
+            f"{path.name}: {int(incomplete.sum())} damaged rows (no phase, or a success without times) left out"
+        )
         frame = frame[~incomplete].reset_index(drop=True)
     _lay_on_master_axis(frame, offsets or {})
     for metric in METRICS.values():
         frame[metric.name] = column_of(metric, frame)
     file.frame = frame
     return file
+
+
+def _incomplete(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Rows that no request can have left: a success has at least its send and its end."""
+    timeless = frame["sent_s"].isna() | frame["finished_s"].isna()
+    return frame["phase"].isna() | (frame["error_kind"].isna() & timeless)
 
 
 def column_of(metric: Metric, frame: pd.DataFrame) -> pd.Series[float]:

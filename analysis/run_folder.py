@@ -63,7 +63,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        return str(self.facts.get("name") or self.path.stem)
+        """Of the scenario; for a lone requests.csv that of the folder around it."""
+        return str(self.facts.get("name") or self.path.resolve().parent.name)
 
     @property
     def simulated(self) -> bool:

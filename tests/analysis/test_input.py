@@ -47,6 +47,16 @@ def test_error_text_with_line_ends_is_one_row(table: Any, small: Path) -> None:
     assert answer["failures"] == [{"kind": "http_429", "count": 1, "samples": ["one two"]}]
 
 
+def test_line_cut_in_the_middle_of_the_file(table: Any, small: Path) -> None:
+    """A success that lacks its times cannot have been: the row is left out and said, the others count."""
+    lines = (small / "requests.csv").read_text().splitlines()
+    lines[5] = lines[5][:35]
+    (small / "requests.csv").write_text("\n".join(lines) + "\n")
+    answer = table(small, "--json")
+    assert answer.json["levels"][1]["requests"] == 3
+    assert any("1 damaged rows" in text for text in note_texts(answer))
+
+
 @pytest.mark.parametrize("name", ["levels.csv", "timeline.csv", "chunk_gaps.csv", "workers.csv"])
 def test_side_files_may_be_cut_or_missing(table: Any, small: Path, name: str) -> None:
     """Every file beside the requests may lack its last line or be absent; counts and latencies stay."""

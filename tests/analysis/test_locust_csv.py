@@ -185,6 +185,7 @@ def test_free_running_rows_have_no_level(table: Any, tmp_path: Path) -> None:
         ("LLM", "chat tokens", 80.0, None),
         ("POST", "chat cut", 100.0, None),
         ("POST", "chat warmup", 100.0, None),
+        ("LLM", "SIMULATED demo", 0.0, None),
         ("LLM", "wall", 4000.0, None),
         ("LLM", "window tokens", 100.0, None),
     ]
@@ -196,6 +197,8 @@ def test_free_running_rows_have_no_level(table: Any, tmp_path: Path) -> None:
     (level,) = document["levels"]
     assert (level["level"], level["concurrency"], level["state"]) == (None, 8, "free-running")
     assert level["requests"] == 1
+    assert document["simulated"] is True
+    assert [row["traffic"] for row in document["classes"]] == ["chat"]
     assert "not in counts and latencies: 1 warmup, 1 cut requests" in [note["text"] for note in document["notes"]]
     assert level["figures"]["output_tok_s"]["value"] == pytest.approx(25.0)
     assert level["figures"]["ttft_mean_s"]["value"] == pytest.approx(0.3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -55,6 +57,28 @@ def test_window_needs_a_send_and_a_later_end() -> None:
     assert window_of(frame()) is None
     assert window_of(frame((1.0, float("nan"), float("nan"), float("nan"), 0, 0, "a"))) is None
     assert window_of(frame((1.0, 2, 3, 4, 5, 0, "a"), (0.5, 2, 3, 3, 5, 0, "b"))) == Window(0.5, 4.0)
+
+
+@given(
+    st.lists(st.tuples(seconds, seconds), min_size=1, max_size=12),
+    st.integers(min_value=1, max_value=5),
+    st.tuples(seconds, seconds),
+)
+def test_steady_stretches_against_counting(
+    spans: list[tuple[float, float]], target: int, edges: tuple[float, float]
+) -> None:
+    """Between any two neighbouring moments at which something begins or ends, sessions are counted one by one."""
+    sessions = [(min(span), max(span)) for span in spans]
+    window = Window(min(edges), max(edges) + 1.0)
+    moments = sorted({window.start_s, window.end_s, *(at for span in sessions for at in span)})
+    expected = sum(
+        later - earlier
+        for earlier, later in pairwise(moments)
+        if window.start_s <= earlier < later <= window.end_s
+        and sum(start <= earlier and later <= end for start, end in sessions) >= target
+    )
+    rows = frame(*((start, start, end, end, 2.0, i, str(i)) for i, (start, end) in enumerate(sessions)))
+    assert steady_of(rows, window, target).length_s == pytest.approx(expected, abs=1e-9)
 
 
 def test_short_hand_over_counts_as_active_and_a_long_one_does_not() -> None:
