@@ -17,6 +17,8 @@ from simulator.faults import parse_fault
 from simulator.server import Server
 from simulator.settings import Settings, load_settings, preset_names
 
+_OPEN_FILES = 65_536
+
 
 def _positive(text: str) -> float:
     value = float(text)
@@ -90,8 +92,10 @@ def _api_key(name: str | None) -> str | None:
 
 
 def _allow_many_connections() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(server: Server, host: str, port: int) -> None:

@@ -50,8 +50,10 @@ class Book:
         self.whole_request = Histogram(_LATENCY)
         self.queue = Histogram(_LATENCY)
 
-    def text(self, gauges: dict[str, float], counters: dict[str, int]) -> bytes:
-        """The page; ``gauges`` and ``counters`` are the engine's own, by name without ``vllm:`` and ``_total``."""
+    def text(self, gauges: dict[str, float], counters: dict[str, int], cache: dict[str, object]) -> bytes:
+        """The page; ``gauges`` and ``counters`` are the engine's own, by name without ``vllm:`` and ``_total``;
+        ``cache`` are the labels of ``vllm:cache_config_info``.
+        """
         counters = {
             **counters,
             "prompt_tokens": self.prompt_tokens,
@@ -66,6 +68,8 @@ class Book:
         lines: list[str] = []
         for name, value in gauges.items():
             lines += self._family(name, "gauge", [f"vllm:{name}{{{self._labels}}} {value!r}"])
+        labels = "".join(f',{key}="{value}"' for key, value in cache.items())
+        lines += self._family("cache_config_info", "gauge", [f"vllm:cache_config_info{{{self._labels}{labels}}} 1.0"])
         for name, count in counters.items():
             lines += self._counter(name, [("", count)])
         reasons = [(f',finished_reason="{reason}"', count) for reason, count in self.finished.items()]

@@ -223,7 +223,13 @@ class Server:
             "prefix_cache_hits": engine.prefix_hits,
             "num_preemptions": engine.preemptions,
         }
-        return self._book.text(gauges, counters)
+        cache: dict[str, object] = {
+            "block_size": self.settings.block_size,
+            "num_gpu_blocks": self.settings.kv_blocks,
+            "enable_prefix_caching": self.settings.prefix_cache,
+            "kv_cache_size_tokens": self.settings.kv_blocks * self.settings.block_size,
+        }
+        return self._book.text(gauges, counters, cache)
 
     # -- generation ------------------------------------------------------------------------------------------------
 

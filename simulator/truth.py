@@ -11,7 +11,7 @@ from collections import deque
 
 import msgspec
 
-MAX_ROWS = 100_000  # older rows are forgotten and counted
+MAX_ROWS = 100_000  # about 60 MB; older rows are forgotten and counted
 MAX_TOKEN_STAMPS = 4_000_000  # 32 MB; with ``--truth tokens`` no more rows get their stamps after that
 PAGE_ROWS = 2_000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -242,6 +243,23 @@ def test_a_request_in_pieces_with_a_chunked_body(steady: Simulator) -> None:
         received = b"".join(iter(lambda: sock.recv(65536), b""))
     assert received.count(b"HTTP/1.1 200 OK") == 2
     assert b'"completion_tokens":1' in received
+
+
+def test_a_client_that_reads_slowly_loses_nothing(start: Callable[..., Any]) -> None:
+    """Twelve answers of about 1 MB on one connection before the first byte is read: more than sockets hold."""
+    with start("--speed", "1000") as simulator, socket.create_connection(("127.0.0.1", simulator.port), 20) as sock:
+        body = json.dumps(ask(4000)).encode()
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: %d\r\n" % len(body)
+        sock.sendall((head + b"\r\n" + body) * 11 + head + b"Connection: close\r\n\r\n" + body)
+        until = time.monotonic() + 20
+        while not any(row["buffered"] for row in simulator.truth()) and time.monotonic() < until:
+            time.sleep(0.05)
+        received = b"".join(iter(lambda: sock.recv(1 << 20), b""))
+        assert received.count(b'"content":"') == 12 * (1 + 4000)
+        assert received.count(b'"finish_reason":"length"') == received.count(b"data: [DONE]\n\n\r\n0\r\n\r\n") == 12
+        rows = simulator.truth()
+        assert any(row["buffered"] for row in rows)
+        assert {(row["ended"], row["output_tokens"]) for row in rows} == {("length", 4000)}
 
 
 @pytest.mark.parametrize(

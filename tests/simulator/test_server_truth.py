@@ -145,6 +145,8 @@ def test_metrics_count_what_happened(start: Callable[..., Any]) -> None:
         "vllm:num_preemptions_total": 0,
     }
     assert {name: figures[name] for name in expected} == expected
+    (cache,) = (json.loads(name.partition("info")[2]) for name in figures if name.startswith("vllm:cache_config_info"))
+    assert (cache["block_size"], cache["num_gpu_blocks"], cache["enable_prefix_caching"]) == ("16", "10000", "True")
     assert figures["vllm:time_to_first_token_seconds_sum"] == pytest.approx(2 * 0.010, abs=1e-6)
     assert figures["vllm:inter_token_latency_seconds_sum"] == pytest.approx(4 * 0.010, abs=1e-6)
     assert figures["vllm:e2e_request_latency_seconds_sum"] == pytest.approx(2 * 0.030, abs=1e-6)
