@@ -118,11 +118,15 @@ class StreamedAnswer(Answer):
             if self.ask.usage:
                 data += self._chunks.usage(sequence.generated, sequence.cached_tokens)
             data += DONE + END_OF_STREAM
+        begun_s = _now()
         self.connection.write(data)
         self.note_written(len(held), planned_s)
+        if sequence.generated == len(held):
+            self.row.first_token_begun_s = begun_s
         if with_role:
             self.row.role_s = self.row.first_token_s
         if last:
+            self.row.last_token_begun_s = begun_s
             self.end(self.finish_reason)
             self.connection.finish()
 
@@ -170,6 +174,7 @@ class WholeAnswer(Answer):
         if self.fault is not None:
             self._fail(self.fault, body)
             return False
+        self.row.first_token_begun_s = self.row.last_token_begun_s = _now()
         self.connection.respond(200, body, JSON)
         self.note_written(len(tokens), planned_s)
         self.end(self.finish_reason)

@@ -1,7 +1,8 @@
 """What really happened: one row a request, in order of arrival, so that a client's figures can be held against facts.
 
 All moments are seconds of CLOCK_MONOTONIC (``time.perf_counter`` on Linux, in every process of the machine), taken
-right after the write to the socket; ``planned_*`` are the moments at which the engine's virtual clock wanted them.
+right after the write to the socket. A client can have the bytes a little earlier than that, but never before the same
+write began, which ``*_begun_s`` tells. ``planned_*`` are the moments at which the engine's virtual clock wanted them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class Row(msgspec.Struct, gc=False):
     id: str | None = None  # the id in the answer's chunks
     client_id: str | None = None  # the request's x-request-id
     role_s: float | None = None  # the role chunk was written
+    first_token_begun_s: float | None = None
     first_token_s: float | None = None
+    last_token_begun_s: float | None = None  # None where the answer was cut off
     last_token_s: float | None = None
     finished_s: float | None = None  # the end of the answer was written
     planned_first_token_s: float | None = None

@@ -58,7 +58,7 @@ def test_pushed_back_above_a_concurrency(start: Callable[..., Any]) -> None:
         for _ in range(2):
             connection = simulator.connect()
             stack.callback(connection.close)
-            connection.request("POST", CHAT, json.dumps(ask(40)))
+            connection.request("POST", CHAT, json.dumps(ask(150)))
             connections.append(connection.getresponse())
         assert simulator.call("POST", CHAT, ask(1))[0] == 429
         for answer in connections:

@@ -43,11 +43,13 @@ def test_planned_times_are_the_engine_s_and_do_not_drift(steady: Simulator) -> N
 
 
 def test_stamps_lie_between_the_client_s_own(steady: Simulator) -> None:
-    """One clock for both processes: sent, arrived, role, tokens in order, received."""
+    """One clock for both processes: sent, arrived, role, tokens in order; received after the last write began."""
     sent_s, done_s = exchange(steady, 20, "clock")
     row = row_of(steady, "clock")
-    moments = [sent_s, row["arrival_s"], row["role_s"], *row["token_s"], done_s]
+    moments = [sent_s, row["arrival_s"], row["first_token_begun_s"], row["role_s"], *row["token_s"]]
     assert moments == sorted(moments)
+    assert row["token_s"][-2] < row["last_token_begun_s"] < row["token_s"][-1]
+    assert row["last_token_begun_s"] < done_s
     assert (row["token_s"][0], row["token_s"][-1]) == (row["first_token_s"], row["last_token_s"])
     assert row["id"] == "chatcmpl-clock"
     assert (row["prompt_tokens"], row["output_tokens"], row["ended"]) == (11, 20, "length")
@@ -154,13 +156,13 @@ def test_metrics_count_what_happened(start: Callable[..., Any]) -> None:
 
 
 def test_waiting_requests_show_in_gauges_and_queue_wait(start: Callable[..., Any]) -> None:
-    """One place, three requests of 50 tokens: one runs, two wait, the last one for two others."""
+    """One place, three requests of 100 tokens: one runs, two wait, the last one for two others."""
     with start("--max-num-seqs", "1") as simulator, ExitStack() as stack:
         answers = []
         for _ in range(3):
             connection = simulator.connect()
             stack.callback(connection.close)
-            connection.request("POST", CHAT, json.dumps(ask(50)))
+            connection.request("POST", CHAT, json.dumps(ask(100)))
             answers.append(connection.getresponse())  # headers come at acceptance: all three are in the queue
         figures = metrics(simulator)
         assert (figures["vllm:num_requests_running"], figures["vllm:num_requests_waiting"]) == (1, 2)
@@ -170,5 +172,5 @@ def test_waiting_requests_show_in_gauges_and_queue_wait(start: Callable[..., Any
         first, second, third = simulator.truth()
         assert first["queue_wait_s"] == 0.0
         assert second["planned_first_token_s"] - first["planned_last_token_s"] == pytest.approx(0.010, abs=1e-6)
-        waited = first["planned_last_token_s"] + 0.5 - third["arrival_s"]
+        waited = first["planned_last_token_s"] + 1.0 - third["arrival_s"]
         assert third["queue_wait_s"] == pytest.approx(waited, abs=1e-6)
