@@ -152,6 +152,8 @@ class Controller:
         self._advance()
 
     def _advance(self) -> None:
+        if self.finished:
+            return
         match self.stage:
             case "spawn" if self._all_idle():
                 self._begin_level()

@@ -26,7 +26,7 @@ class SessionCut(gevent.GreenletExit):
 def completion_facts(record: RequestRecord) -> Facts | None:
     """What the controller needs of one request: measured, ok, sent, first token, last token, finished (monotonic
     seconds of the worker), output tokens. ``None`` for requests that count in no level figure."""
-    if record.phase not in (Phase.MEASURED, Phase.FILL) or record.sent_s is None or record.finished_s is None:
+    if record.phase == Phase.WARMUP or record.sent_s is None or record.finished_s is None:
         return None
     return (
         record.phase == Phase.MEASURED,
@@ -79,8 +79,9 @@ class Gate:
 
     def cut(self) -> None:
         """End every session in flight now; its request under way becomes a ``cancelled`` row."""
+        run_callback = gevent.get_hub().loop.run_callback
         for greenlet in list(self._sessions):
-            greenlet.kill(SessionCut, block=False)
+            run_callback(greenlet.throw, SessionCut)  # Greenlet.kill would make Locust forget this user
         self.on_change()
 
     # the user's side ------------------------------------------------------------------

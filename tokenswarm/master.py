@@ -160,6 +160,8 @@ class RunMaster:
         self.folder = RunFolder.create(self._results, self.plan.scenario.name)
         self.folder.write_once("run.json", self._description())
         log.info("results go to %s", self.folder.path)
+        if self.plan.simulated:
+            self._statistics.simulated(self.plan.scenario.target.simulator)
         if self.plan.levels:
             self.controller = Controller(self.plan.levels, self._send, self._level_ended)
             self._progress = gevent.spawn(self._tell_progress)
@@ -213,7 +215,7 @@ class RunMaster:
             self.controller.interrupt("the run was stopped")
         self._collect(collect)
         if self.controller is None:
-            self._statistics.level("", self._free.wall_s, self._free.window_tokens("drain"))
+            self._statistics.level("", self._free.wall_s, self._free.window_tokens("fill"))
         for worker in list(self._written):
             self._write_clock(worker)
         folder.write_once(

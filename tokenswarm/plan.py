@@ -21,7 +21,7 @@ from tokenswarm.protocols import chat_body, completion_body
 from tokenswarm.records import Phase
 from tokenswarm.scenario import ChatTraffic, Scenario
 from tokenswarm.schedule import FILL_BLOCK, Level, Mix, Ticket, level_labels
-from tokenswarm.target import check_target, counting_server, request_headers, resolve_model
+from tokenswarm.target import counting_server, find_model, request_headers
 from tokenswarm.tokens import TokenCounter
 from tokenswarm.traffic.chat import ChatSession
 from tokenswarm.traffic.turn import Turn
@@ -188,7 +188,8 @@ class Plan:
 
     def notes(self) -> list[str]:
         """What a reader must know about the prompts of this run."""
-        notes = [] if self.counter.exact or self.counter.source != "approximate" else [f"prompt lengths are estimates: {self.counter.note}"]
+        counter = self.counter
+        notes = [] if counter.exact else [f"prompt lengths are not exact ({counter.source}): {counter.note}"]
         for material in self._materials:
             shortage = material.shortage(self._first_ordinals[-1])
             if shortage:
@@ -204,9 +205,8 @@ def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str
     endpoint = Endpoint.parse(url)
     target = scenario.target
     headers = request_headers(endpoint, target)
-    check_target(endpoint, headers, target.tls, target.timeouts)
-    model = resolve_model(endpoint, headers, target.tls, target.timeouts, asked=target.model)
-    counter = survey_scenario(scenario, counting_server(endpoint, headers, target, model))
+    model = find_model(endpoint, target, headers)
+    counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model))
     plan = Plan(scenario, url, model, counter, simulator_url is not None, kind)
     _ = plan.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
     return plan

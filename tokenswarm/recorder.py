@@ -172,3 +172,7 @@ class LocustStatistics:
         prefix = f"{label} " if label else ""
         self._stats.get(f"{prefix}wall", "LLM").log(wall_s * 1e3, 0)
         self._stats.get(f"{prefix}window tokens", "LLM").log(window_tokens, 0)
+
+    def simulated(self, preset: str | None) -> None:
+        """Mark Locust's own tables and files: no real server was measured."""
+        self._stats.get(f"SIMULATED {preset or ''}".strip(), "LLM").log(0, 0)

@@ -104,7 +104,8 @@ class LoadWorker:
             self._instrument.gate.open(None, Phase.MEASURED)
 
     def _obey(self, msg: Any) -> Gate:
-        gate = self.ready().gate
+        assert self._instrument is not None, "an order before the run has begun"
+        gate = self._instrument.gate
         gate.orders = msg.data["order"]
         return gate
 

@@ -92,6 +92,9 @@ def test_exactly_the_asked_sessions_are_measured_and_the_level_drains() -> None:
     assert (row["state"], row["measured_sessions"], row["measured_ended_s"]) == ("complete", 3, 15.0)
     assert (facts.measured_requests, facts.wall_s, facts.window_tokens("drain")) == (3, 5.0, 21.0)
     assert crew.controller.target() is None
+    before = len(crew.orders)
+    crew.idle(local=2)  # users report once more while the run is being closed
+    assert len(crew.orders) == before
 
 
 def test_fill_opens_with_the_last_ticket_and_closes_with_the_last_measured_session() -> None:

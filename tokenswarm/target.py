@@ -1,0 +1,172 @@
+"""The one check before any load: is a server there, does it accept the key, and what is its model called?
+
+Plain request and answer through the standard library; nothing here is timed.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from tokenswarm.counting import Server
+from tokenswarm.endpoint import Endpoint
+from tokenswarm.errors import TargetError
+from tokenswarm.failures import body_text
+from tokenswarm.scenario import Target
+
+RETRY_INTERVAL_S = 0.5
+_LONGEST_LIST = 8  # models named in a message
+
+
+def request_headers(endpoint: Endpoint, target: Target) -> dict[str, str]:
+    """Headers of every request, the key among them. Raises ``InputError`` where a key is named and cannot be read."""
+    headers = target.read_headers()
+    key = target.read_key()
+    if key is not None:
+        headers |= {"api-key": key} if endpoint.is_azure else {"Authorization": f"Bearer {key}"}
+    return headers
+
+
+class Caller:
+    """Requests with an answer in one piece; every failure is a ``TargetError`` of one line with the URL."""
+
+    def __init__(self, headers: Mapping[str, str], target: Target) -> None:
+        self._headers = dict(headers)
+        self._target = target
+
+    def get(self, url: str) -> tuple[int, bytes]:
+        return self._call("GET", url, None)
+
+    def post(self, url: str, body: dict[str, Any]) -> Any:
+        """The JSON of a 200 answer."""
+        status, answer = self._call("POST", url, json.dumps(body).encode())
+        if status != 200:
+            raise TargetError(f"{url} answered {status}: {self._shown(answer)}")
+        return _json(url, answer)
+
+    def _call(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
+        parts = urlsplit(url)
+        connection = self._connection(parts.hostname or "", parts.port, secure=parts.scheme == "https")
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        try:
+            headers = {**self._headers, "Content-Type": "application/json"} if body else self._headers
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise TargetError(f"{url}: {cause(error)}") from None
+        finally:
+            connection.close()
+
+    def _connection(self, host: str, port: int | None, *, secure: bool) -> http.client.HTTPConnection:
+        timeouts = self._target.timeouts
+        if not secure:
+            return http.client.HTTPConnection(host, port, timeout=timeouts.connect_s)
+        tls = self._target.tls
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if not tls.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(host, port, timeout=timeouts.connect_s, context=context)
+
+    def _shown(self, answer: bytes) -> str:
+        text = " ".join(body_text(answer).split())[:200]
+        for value in self._headers.values():
+            text = text.replace(value.split(" ", 1)[-1], "***") if len(value) > 3 else text
+        return text
+
+
+def cause(error: Exception) -> str:
+    """Why a server could not be asked, in words a person can act on."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return (
+                f"the certificate is not trusted ({error.verify_message}); name it with --ca-file "
+                "(target.tls.ca_file), or accept any with --insecure (target.tls.verify: false)"
+            )
+        case ssl.SSLError():
+            return f"TLS failed ({error.reason or error}); is this an https server?"
+        case socket.gaierror():
+            return f"the host name is not found ({error.strerror})"
+        case ConnectionRefusedError():
+            return "connection refused; nothing listens there"
+        case TimeoutError():
+            return "no answer in time"
+        case http.client.HTTPException():
+            return f"the answer is not HTTP ({type(error).__name__}); is this an http server?"
+        case _:
+            return str(error) or type(error).__name__
+
+
+def find_model(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -> str:
+    """Ask once, or until ``timeouts.wait_ready_s`` has passed, for the server's models; return the one to use.
+
+    Raises ``TargetError`` where nothing answers, the key is refused, or the choice is not clear.
+    """
+    caller, url = Caller(headers, target), endpoint.origin + endpoint.path_of("/models")
+    deadline_s = time.monotonic() + target.timeouts.wait_ready_s
+    while True:
+        try:
+            status, body = caller.get(url)
+            if status != 503:
+                return _model_of(status, body, url, target.model)
+            problem = TargetError(f"{url} answered 503: the server is not ready")
+        except TargetError as error:
+            if "certificate" in str(error) or "answered" in str(error):
+                raise
+            problem = error
+        if time.monotonic() >= deadline_s:
+            raise problem
+        time.sleep(RETRY_INTERVAL_S)
+
+
+def _model_of(status: int, body: bytes, url: str, asked: str) -> str:
+    if status in (401, 403):
+        raise TargetError(
+            f"{url} answered {status}: the key was not accepted; give one with target.api_key or --api-key-file"
+        )
+    if asked != "auto":
+        return asked
+    if status != 200:
+        raise TargetError(f"{url} answered {status}; is the base URL right? If so, name the model with --model")
+    return choose_model(_json(url, body), url)
+
+
+def choose_model(listing: Any, url: str) -> str:
+    """The one base model of an OpenAI model list; adapters (LoRA) name a parent and are not chosen."""
+    data = listing.get("data") if isinstance(listing, dict) else None
+    if not isinstance(data, list):
+        raise TargetError(f"{url} gives no model list; name the model with --model")
+    models = [item for item in data if isinstance(item, dict) and isinstance(item.get("id"), str)]
+    bases = [item["id"] for item in models if not item.get("parent")]
+    if len(bases) == 1:
+        return str(bases[0])
+    names = ", ".join(item["id"] for item in models[:_LONGEST_LIST]) + (", …" if len(models) > _LONGEST_LIST else "")
+    if not models:
+        raise TargetError(f"{url} lists no model; is one loaded? Otherwise name it with --model")
+    raise TargetError(f"{url} lists several models; choose one with --model: {names}")
+
+
+def _json(url: str, body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise TargetError(f"{url} gives no JSON; is this an OpenAI-compatible server?") from None
+
+
+def counting_server(endpoint: Endpoint, target: Target, headers: Mapping[str, str], model: str) -> Server:
+    """Where prompt lengths can be asked for."""
+    return Server(
+        post=Caller(headers, target).post,
+        model=model,
+        root=endpoint.server_root,
+        chat=endpoint.url_for("chat"),
+        completions=endpoint.url_for("completions"),
+        request=target.request,
+    )
