@@ -112,7 +112,7 @@ class Connection:
         self._eager = True
         self._reads: list[bytes] = []
         self._times: list[float] = []
-        self._marks: list[Any] = []
+        self._marks: list[bytes | None] = []
         self._timer: Any = None
         self._on_readable = self._setup(sock, clock)
         self._poller = _poll()
@@ -201,7 +201,7 @@ class Connection:
             return
         self._times.append(perf_counter())
         self._reads.append(data)
-        self._marks.append(marks)
+        self._marks.append(marks[0][2] if marks else None)
         if self._eager or not 4 <= len(data) <= _BIG_READ or data[-4:] == _LAST_BYTES or len(self._reads) >= _BATCH:
             self._digest()
 

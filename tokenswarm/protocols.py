@@ -190,6 +190,9 @@ class AnswerDecoder:
             event = json.loads(payload.decode("utf-8", "replace"))
         except ValueError:
             event = None
+        if payload.strip() == b"[DONE]":
+            self.done = True
+            return
         if not isinstance(event, dict):
             if self.malformed is None:
                 self.malformed = payload[:200].decode("utf-8", "replace")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import sys
 import zlib
 from time import perf_counter, time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from geventhttpclient._parser import HTTPParseError, HTTPResponseParser
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _timespec = struct.Struct("@ll").unpack
 _HEAD_LIMIT = 131072
+_INTERIM = re.compile(rb"HTTP/1\.[01] 1")  # 100 Continue and the like; the response itself follows
+_CLOCK_STEP_S = 0.001  # somebody set the wall clock while the response came in
 _KEPT_BODY = 65536  # bytes of a body that is no event stream
 
 
@@ -50,21 +54,17 @@ class ResponseParser(HTTPResponseParser):
         pass
 
     def _on_headers_complete(self) -> None:
-        if self.get_code() >= 200:
-            self.headed = True
-        else:  # an interim response; the final one follows
-            self.names.clear()
-            self.values.clear()
+        self.headed = True
 
     def _on_message_complete(self) -> None:
-        self.complete = self.headed
+        self.complete = True
 
 
 class Reception:
     """``add`` takes reads in order; afterwards the attributes are the facts of the response.
 
-    With an ``answer`` the body of a 200 response is decoded as an event stream, unless it says that it is JSON;
-    without, it is kept as it is.
+    With an ``answer`` the body of a 200 response is decoded as an event stream, unless it is JSON or HTML; without, it
+    is kept as it is.
     """
 
     def __init__(self, parser: ResponseParser, stamped: bool = False, answer: AnswerDecoder | None = None) -> None:
@@ -87,7 +87,8 @@ class Reception:
         self._parser = parser
         self._head = b""
         self._events: EventDecoder | None = None
-        self._inflate: Any = None
+        self._inflate: _Inflater | None = None
+        self._keep = 0  # bytes of the body that are still to be kept
         self._base_s = 0
         self._offset_s = 0.0
 
@@ -109,8 +110,8 @@ class Reception:
             self._base_s, nanoseconds = divmod(wall_ns, 1_000_000_000)
             self._offset_s = nanoseconds * 1e-9 - (before_s + now_s) / 2
 
-    def add(self, reads: list[bytes], times: list[float], marks: list[Any]) -> bool:
-        """True when the response is complete. ``marks`` are the control messages of the reads, if they are stamped."""
+    def add(self, reads: list[bytes], times: list[float], marks: list[bytes | None]) -> bool:
+        """True when the response is complete. ``marks`` are the kernel's stamps (a timespec), where it gives any."""
         stamps = self._stamps(times, marks) if marks else times
         self._last_read_s = times[-1]
         self.last_s = stamps[-1]
@@ -136,13 +137,16 @@ class Reception:
     def _take_body(self, arrivals: list[float]) -> None:
         bodies: list[bytes | bytearray] = [*self._parser.bodies]
         self._parser.bodies.clear()
-        self.body_begun = True
         self.response_bytes += sum(map(len, bodies))
         if self._inflate is not None:
-            bodies = [self._inflate.feed(body) for body in bodies]
+            bodies = [self._inflate.feed(bytes(body)) for body in bodies]
+        if not self.body_begun:
+            self.body_begun = True
+            self._open_body(bytes(bodies[0]))
+        if self._keep > 0:
+            self.body += b"".join(bodies)[: self._keep]
+            self._keep -= len(self.body)
         if self._events is None or self.answer is None:
-            if self.answer is None or len(self.body) < _KEPT_BODY:
-                self.body += b"".join(bodies)
             return
         payloads = self._events.plain(bodies)
         if payloads is not None:
@@ -150,6 +154,17 @@ class Reception:
         else:
             for at, body in zip(arrivals, bodies, strict=False):
                 self.answer.add(self._events.feed(bytes(body), at))
+
+    def _open_body(self, start: bytes) -> None:
+        """JSON or a page of HTML is no event stream, whatever the headers say."""
+        told = "event-stream" in self.headers.get("content-type", "").lower()
+        if self.answer is None:
+            self._keep = sys.maxsize
+        elif self.status != 200 or start.lstrip()[:1] in (b"{", b"[", b"<"):
+            self._keep = _KEPT_BODY
+        else:
+            self._events = EventDecoder()
+            self._keep = 0 if told else _KEPT_BODY
 
     def _end(self) -> bool:
         self.reusable = self._clean and self._parser.should_keep_alive()
@@ -166,14 +181,17 @@ class Reception:
             quiet = (ErrorKind.FIRST_BYTE_TIMEOUT, limits.first_byte_s, self.sent_s + limits.first_byte_s)
         return min(total, quiet, key=lambda limit: limit[2])
 
-    def _stamps(self, times: list[float], marks: list[Any]) -> list[float]:
+    def _stamps(self, times: list[float], marks: list[bytes | None]) -> list[float]:
         """Kernel receive times on the monotonic clock; a read without a plausible one keeps its own time."""
-        stamps = []
-        base_s, offset_s, lag_s = self._base_s, self._offset_s, self.lag_max_s or 0.0
+        base_s, offset_s, lag_s = self._base_s, self._offset_s, -1.0
         earliest_s = self.sent_s
-        for read_s, mark in zip(times, marks, strict=True):
+        wall_s = (time_ns() - base_s * 1_000_000_000) * 1e-9
+        if abs(wall_s - perf_counter() - offset_s) > _CLOCK_STEP_S:
+            return times
+        stamps = []
+        for read_s, mark in zip(times, marks):  # noqa: B905 - equal by construction, and this is the hot path
             if mark:
-                seconds, nanoseconds = _timespec(mark[0][2])
+                seconds, nanoseconds = _timespec(mark)
                 stamp = (seconds - base_s) + nanoseconds * 1e-9 - offset_s
                 if earliest_s <= stamp <= read_s:
                     stamps.append(stamp)
@@ -181,22 +199,20 @@ class Reception:
                         lag_s = read_s - stamp
                     continue
             stamps.append(read_s)
-        self.lag_max_s = lag_s
+        if lag_s >= 0.0:
+            self.lag_max_s = max(lag_s, self.lag_max_s or 0.0)
         return stamps
 
     def _parse_head(self, data: bytes, stamp: float) -> None:
         """The parser gets the head in one piece, so that names and values of headers come out whole."""
         if not data:
-            if self._head:
-                self._parser.feed(self._head)
-            try:
-                self._parser.feed(b"")
-            except HTTPParseError:
-                raise CutShort("connection closed before the response had ended") from None
+            self._cut()
             return
         self.begun = True
         self._head += data
-        if b"\r\n\r\n" not in self._head and len(self._head) < _HEAD_LIMIT and self._head[:5] == b"HTTP/"[: len(data)]:
+        while _INTERIM.match(self._head) and b"\r\n\r\n" in self._head:
+            self._head = self._head.partition(b"\r\n\r\n")[2]
+        if _could_be_head(self._head):
             return
         head, self._head = self._head, b""
         parser = self._parser
@@ -204,19 +220,33 @@ class Reception:
         if parser.headed:
             self.headers_s = stamp
             self.status = parser.get_code()
-            self.headers = {name.lower(): value for name, value in zip(parser.names, parser.values, strict=False)}
-            self._open_body()
+            self.headers = headers = {
+                name.lower(): value
+                for name, value in zip(parser.names, parser.values)  # noqa: B905 - equal by construction
+            }
+            self.eager = "chunked" not in headers.get("transfer-encoding", "").lower()
+            self._inflate = _inflater(headers.get("content-encoding", "identity").lower())
 
-    def _open_body(self) -> None:
-        headers = self.headers
-        self.eager = "chunked" not in headers.get("transfer-encoding", "").lower()
-        if self.answer and self.status == 200 and "json" not in headers.get("content-type", ""):
-            self._events = EventDecoder()
-        coding = headers.get("content-encoding", "identity").lower()
-        if coding in ("gzip", "x-gzip", "deflate"):
-            self._inflate = _Inflater()
-        elif coding != "identity":
-            raise UndecodableBody(f"content-encoding {coding} cannot be decoded")
+    def _cut(self) -> None:
+        """The end of the connection is the end of the body where nothing else tells it."""
+        try:
+            if self._head:
+                self._parser.feed(self._head)
+            self._parser.feed(b"")
+        except HTTPParseError:
+            raise CutShort("connection closed before the response had ended") from None
+
+
+def _could_be_head(data: bytes) -> bool:
+    return b"\r\n\r\n" not in data and len(data) < _HEAD_LIMIT and data[:5] == b"HTTP/"[: len(data)]
+
+
+def _inflater(coding: str) -> _Inflater | None:
+    if coding in ("gzip", "x-gzip", "deflate"):
+        return _Inflater()
+    if coding == "identity":
+        return None
+    raise UndecodableBody(f"content-encoding {coding} cannot be decoded")
 
 
 class _Inflater:
