@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any
 
 import gevent
 import gevent.event
@@ -19,7 +18,7 @@ Facts = tuple[bool, bool, float, float | None, float | None, float, int | None]
 Done = tuple[int, str, list[Facts]]
 
 
-class SessionCut(gevent.GreenletExit):
+class SessionCut(gevent.GreenletExit):  # type: ignore[misc]
     """Thrown into a user whose session must end now; the user itself goes on."""
 
 

@@ -258,7 +258,12 @@ class RunMaster:
         offset_s = self._offsets.get(worker, (0.0, 0.0))[1]
         if self.folder is not None and self._written.get(worker) != offset_s:
             self._written[worker] = offset_s
-            row = {"worker": worker, "wall_s": time.time(), "monotonic_s": perf_counter() - offset_s, "offset_s": offset_s}
+            row = {
+                "worker": worker,
+                "wall_s": time.time(),
+                "monotonic_s": perf_counter() - offset_s,
+                "offset_s": offset_s,
+            }
             self.folder.append_row("workers", row)
 
     # the verdict ----------------------------------------------------------------------------

@@ -70,7 +70,9 @@ class Plan:
         """The classes that this run's users play."""
         chosen = [one for one in self.scenario.traffic if self.kind in (None, one.kind)]
         if not chosen:
-            raise InputError(f"{self.scenario.source}: has no traffic of kind {self.kind}, which is all this locustfile plays")
+            raise InputError(
+                f"{self.scenario.source}: has no traffic of kind {self.kind}, all that this locustfile plays"
+            )
         return chosen
 
     @cached_property

@@ -32,13 +32,14 @@ class FinalStatsCSV(locust.stats.StatsCSVFileWriter):  # type: ignore[misc]
     """Locust rewrites its CSV files once a second and closes them without a last look; this writer looks again."""
 
     def close_files(self) -> None:
-        for handle, writer, columns, rows in (
-            (self.requests_csv_filehandle, self.requests_csv_writer, self.requests_csv_columns, self._requests_data_rows),
-            (self.failures_csv_filehandle, self.failures_csv_writer, self.failures_columns, self._failures_data_rows),
-        ):
+        stats, failures = self.requests_csv_filehandle, self.failures_csv_filehandle
+        for handle in (stats, failures):
             handle.seek(0)
-            writer.writerow(columns)
-            rows(writer)
+        self.requests_csv_writer.writerow(self.requests_csv_columns)
+        self._requests_data_rows(self.requests_csv_writer)
+        self.failures_csv_writer.writerow(self.failures_columns)
+        self._failures_data_rows(self.failures_csv_writer)
+        for handle in (stats, failures):
             handle.truncate()
         super().close_files()
 
@@ -73,6 +74,15 @@ class Session:
             return make_plan(scenario, kind, simulator_url=self._simulator.url)
         return make_plan(scenario, kind)
 
+    def listen(self, events: Any) -> None:
+        """Follow Locust through the beginning and the end of each run."""
+        master, worker = self.master, self.worker
+        if master is not None:
+            events.test_start.add_listener(lambda **_: master.begin())
+            events.test_stop.add_listener(lambda **_: self.finish())
+        if worker is not None:
+            events.spawning_complete.add_listener(lambda user_count, **_: worker.spawned(user_count))
+
     def finish(self) -> None:
         if self.master is not None:
             self.master.end(self.worker.end if self.worker else lambda: None)
@@ -98,7 +108,8 @@ def _overridden(scenario: Scenario, options: Any) -> Scenario:
 def _check_options(scenario: Scenario, options: Any, *, alone: bool) -> None:
     """Refuse options that would be ignored, and more users than this process may open connections for."""
     levels = scenario.load is not None
-    given = [name for name, value in (("-u", options.num_users), ("-r", options.spawn_rate), ("-t", options.run_time)) if value]
+    ignored = (("-u", options.num_users), ("-r", options.spawn_rate), ("-t", options.run_time))
+    given = [name for name, value in ignored if value]
     if levels and given:
         raise InputError(
             f"{' '.join(given)}: the load of {scenario.source} decides users and time; "
@@ -165,13 +176,8 @@ def _init(environment: Any, kind: str | None) -> None:
         sys.stderr.flush()
         sys.exit(BAD_INPUT)
     environment.tokenswarm = session
-    events = environment.events
+    session.listen(environment.events)
     if session.master is not None:
-        events.test_start.add_listener(lambda **_: session.master and session.master.begin())
-    if session.worker is not None:
-        events.spawning_complete.add_listener(lambda user_count, **_: session.worker.spawned(user_count))
-    if session.master is not None:
-        events.test_stop.add_listener(lambda **_: session.finish())
         gevent.signal_handler(signal.SIGTERM, _stop, environment)
     gc.collect()
     gc.freeze()

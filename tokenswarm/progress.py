@@ -42,8 +42,12 @@ def line(controller: Controller) -> str:
     if controller.stage in ("spawn", "warmup") or started_s is None:
         return f"{head}: {'starting users' if controller.stage == 'spawn' else 'warm-up'}"
     elapsed_s = perf_counter() - started_s
-    done = controller.ledger.done if level.duration_s is None else facts.measured_requests
-    parts = [f"{done}/{level.sessions} sessions" if level.sessions else f"{done} requests, {clock(elapsed_s)} of {clock(level.duration_s or 0)}"]
+    if level.duration_s is None:
+        done = controller.ledger.done
+        parts = [f"{done}/{level.sessions} sessions"]
+    else:
+        done = facts.measured_requests
+        parts = [f"{done} requests, {clock(elapsed_s)} of {clock(level.duration_s)}"]
     if facts.failed_requests:
         parts.append(f"{facts.failed_requests} failed")
     if sum(facts.tokens) and elapsed_s > 0:

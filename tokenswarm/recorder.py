@@ -56,7 +56,9 @@ class Recorder:
         if len(self._rows) >= FLUSH_ROWS:
             self.flush()
 
-    def _add_tokens(self, key: Key, record: RequestRecord, times: Sequence[float], counts: Sequence[int] | None) -> None:
+    def _add_tokens(
+        self, key: Key, record: RequestRecord, times: Sequence[float], counts: Sequence[int] | None
+    ) -> None:
         """Spread the tokens over the seconds in which their events came; where the server does not tell how
         many an event carried, every event gets the same share."""
         offset = self._wall_offset_s
@@ -108,8 +110,8 @@ class Recorder:
 
 def _timeline_row(worker: str, key_second: tuple[Key, int], values: list[float]) -> list[Any]:
     (level, traffic, phase), second = key_second
-    tokens, started, finished, failed, in_flight_s = values
-    return [worker, level, traffic, phase, second, round(tokens, 3), int(started), int(finished), int(failed), in_flight_s]
+    tokens, *events, in_flight_s = values
+    return [worker, level, traffic, phase, second, round(tokens, 3), *map(int, events), in_flight_s]
 
 
 def _gap_rows(gaps: dict[Key, LogHistogram]) -> list[list[Any]]:

@@ -51,7 +51,7 @@ class Instrument:
         )
 
 
-class ScenarioUser(User):
+class ScenarioUser(User):  # type: ignore[misc]
     """Plays whatever session its ticket names. Subclasses that set ``kind`` ask only for their kind of traffic."""
 
     abstract = True
@@ -72,7 +72,7 @@ class ScenarioUser(User):
         """A user that waits for a ticket has nothing to finish and leaves at once."""
         return bool(super().stop(force=force or self.instrument.gate.idle(self.greenlet)))
 
-    @task
+    @task  # type: ignore[untyped-decorator]
     def play(self) -> None:
         """One session, from ticket to last record."""
         gate = self.instrument.gate

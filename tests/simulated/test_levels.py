@@ -68,9 +68,7 @@ def _assert_concurrency_held(run: Run, level: str, concurrency: int) -> None:
     measured = [row for row in rows if row["phase"] == "measured"]
     start = sorted(float(row["sent_s"]) for row in measured)[concurrency - 1]
     end = max(float(row["finished_s"]) for row in measured)
-    busy = sum(
-        max(0.0, min(end, float(row["finished_s"])) - max(start, float(row["sent_s"]))) for row in rows
-    )
+    busy = sum(max(0.0, min(end, float(row["finished_s"])) - max(start, float(row["sent_s"]))) for row in rows)
     assert busy / (end - start) == pytest.approx(concurrency, abs=0.15)
 
 
@@ -96,7 +94,14 @@ def test_exact_levels_with_a_master_and_workers(
     ]
     try:
         run = locust(
-            "-H", server.url, "--master", "--master-bind-port", port, "--expect-workers", "2", scenario=closed_scenario(LOAD)
+            "-H",
+            server.url,
+            "--master",
+            "--master-bind-port",
+            port,
+            "--expect-workers",
+            "2",
+            scenario=closed_scenario(LOAD),
         )
     finally:
         for process in workers:
@@ -118,7 +123,8 @@ def test_the_same_work_whatever_the_number_of_workers(
     scenario = closed_scenario("users: 2, sessions: 12, tail: drain")
     runs = [locust("-H", server.url, *more, scenario=scenario) for more in ((), ("--processes", "2"))]
     asked = [
-        {row["ticket"]: (row["asked_input_tokens"], row["asked_output_tokens"]) for row in run.measured()} for run in runs
+        {row["ticket"]: (row["asked_input_tokens"], row["asked_output_tokens"]) for row in run.measured()}
+        for run in runs
     ]
     assert len(asked[0]) == 12
     assert asked[0] == asked[1]
@@ -143,7 +149,9 @@ def test_a_level_by_time_is_as_long_as_asked_and_starts_with_all_users(
     assert len([row for row in run.rows if row["phase"] == "drain"]) <= 4
 
 
-def test_free_running_measures_only_at_full_load(simulator: Callable[..., Simulator], locust: Callable[..., Run]) -> None:
+def test_free_running_measures_only_at_full_load(
+    simulator: Callable[..., Simulator], locust: Callable[..., Run]
+) -> None:
     """-u 4 -r 2 -t 4: what starts before all four users run is warm-up; what is cut at the end is no failure."""
     server = simulator()
     run = locust("-H", server.url, "-u", "4", "-r", "2", "-t", "4s", "--csv", "out")

@@ -19,7 +19,7 @@ def test_equal_levels_get_different_labels() -> None:
 def test_a_lone_process_never_holds_more_tickets_than_users() -> None:
     """Without spares a worker gets one ticket a user, then one for each that ended."""
     ledger = Ledger(total=5)
-    assert ledger.grant("local", users=2, all_users=2) == range(0, 2)
+    assert ledger.grant("local", users=2, all_users=2) == range(2)
     assert ledger.grant("local", users=2, all_users=2) == range(2, 2)
     ledger.finish("local", 1)
     assert ledger.grant("local", users=2, all_users=2) == range(2, 3)
@@ -35,7 +35,7 @@ def test_a_lone_process_never_holds_more_tickets_than_users() -> None:
 def test_no_spare_is_handed_out_among_the_last() -> None:
     """Two workers of two users each: spares while more than four tickets are left, none after."""
     ledger = Ledger(total=10, spares=True)
-    assert ledger.grant("w0", users=2, all_users=4) == range(0, 4)  # two to play, two ahead
+    assert ledger.grant("w0", users=2, all_users=4) == range(4)  # two to play, two ahead
     assert ledger.grant("w1", users=2, all_users=4) == range(4, 6)  # two to play; 6 to 9 are the last four
     ledger.finish("w0", 1)
     assert len(ledger.grant("w0", users=2, all_users=4)) == 0  # three held for two users
@@ -59,7 +59,12 @@ def test_finishing_what_was_never_handed_out_is_an_error() -> None:
 )
 def test_every_ticket_is_handed_out_exactly_once(users: list[int], total: int, spares: bool, seed: int) -> None:
     """Whatever the number of workers and the order in which sessions end, the union is 0 … total-1."""
-    ledger, rng, given_out, held = Ledger(total, spares=spares), random.Random(seed), [], dict.fromkeys(range(len(users)), 0)
+    ledger, rng, given_out, held = (
+        Ledger(total, spares=spares),
+        random.Random(seed),
+        [],
+        dict.fromkeys(range(len(users)), 0),
+    )
     while not ledger.complete:
         for worker in rng.sample(range(len(users)), len(users)):
             granted = ledger.grant(f"w{worker}", users[worker], sum(users))
