@@ -20,26 +20,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="How fast and truthful the client is.")
     parser.add_argument("sections", nargs="+", choices=["all", "build", *SECTIONS], help="what to measure")
     parser.add_argument("--out", type=Path, help="output folder (results/bench-<UTC time> when left out)")
+    parser.add_argument(
+        "--urgent",
+        action="store_true",
+        help="real-time priority for server and client (needs root), where the machine does other work meanwhile",
+    )
     options = parser.parse_args()
+    wanted = list(SECTIONS) if "all" in options.sections else [name for name in SECTIONS if name in options.sections]
+    folder = options.out or ROOT / "results" / f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     try:
         print(f"reference server: {os.path.relpath(build.reference_server())}")
-        wanted = (
-            list(SECTIONS) if "all" in options.sections else [name for name in options.sections if name in SECTIONS]
-        )
-        return (
-            measure(wanted, options.out or ROOT / "results" / f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}")
-            if wanted
-            else 0
-        )
+        return measure(wanted, folder, urgent=options.urgent) if wanted else 0
     except BenchmarkError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
 
 
-def measure(wanted: list[str], folder: Path) -> int:
+def measure(wanted: list[str], folder: Path, *, urgent: bool) -> int:
     """Runs the sections in turn. One that cannot run here says so in one line and is skipped. 1 when none could run."""
     folder.mkdir(parents=True, exist_ok=True)
-    bench = Bench.at(folder.resolve())
+    bench = Bench.at(folder.resolve(), urgent=urgent)
     if bench.server_core == bench.client_core:
         print("only one core: server and client share it, and no figure below means much")
     results: dict[str, list[Row]] = {}

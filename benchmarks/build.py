@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("reference_server.c", "buffer.h", "json_scan.h")
+SOURCES = ("reference_server.c", "buffer.h", "json_scan.h", "word_tokens.h")
 FLAGS = ("-std=gnu17", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 
 

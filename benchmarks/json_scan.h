@@ -135,49 +135,4 @@ static bool is_string(struct span value, const char *text)
            memcmp(value.at + 1, text, length) == 0;
 }
 
-/* Words of a JSON string, apart by spaces, tabs and line ends (the latter two are escapes in JSON). */
-static int64_t words_of_string(struct span text)
-{
-    int64_t words = 0;
-    bool inside = false;
-
-    for (const char *p = text.at + 1; p < text.end - 1; p++) {
-        bool gap = *p == ' ';
-        if (*p == '\\') {
-            p++;
-            gap = *p == 'n' || *p == 't' || *p == 'r';
-        }
-        words += !gap && !inside;
-        inside = !gap;
-    }
-    return words;
-}
-
-/* Tokens of a prompt: a string counts its words, a number is one token, an array is the sum of its
- * elements, a message counts its `content`, a content part its `text`. Anything else counts nothing. */
-static int64_t count_tokens(struct span value)
-{
-    int64_t sum = 0;
-
-    if (value.at == NULL || value.at >= value.end)
-        return 0;
-    switch (*value.at) {
-    case '"':
-        return words_of_string(value);
-    case '{':
-        value = member(value, member(value, "content").at == NULL ? "text" : "content");
-        return value.at != NULL && *value.at != '{' ? count_tokens(value) : 0;
-    case '[':
-        for (struct span e = next_element(value.at + 1, value.end); e.at != NULL; e = next_element(e.end, value.end))
-            sum += count_tokens(e);
-        return sum;
-    case 'n': /* null */
-    case 't':
-    case 'f':
-        return 0;
-    default:
-        return 1;
-    }
-}
-
 #endif

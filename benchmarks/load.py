@@ -85,11 +85,12 @@ class Bench:
     host: str = "127.0.0.1"
     server_prefix: tuple[str, ...] = ()
     client_prefix: tuple[str, ...] = ()
+    urgent: bool = False
 
     @classmethod
-    def at(cls, folder: Path) -> Bench:
+    def at(cls, folder: Path, *, urgent: bool = False) -> Bench:
         server_core, client_core = cores()
-        return cls(folder, server_core, client_core)
+        return cls(folder, server_core, client_core, urgent=urgent)
 
     def part(self, name: str) -> Bench:
         """The same bench with a folder of its own, numbered where that exists."""
@@ -107,6 +108,7 @@ class Bench:
             host=self.host,
             options=options,
             prefix=self.server_prefix,
+            urgent=self.urgent,
         )
 
     def locust(
@@ -133,6 +135,7 @@ class Bench:
             core=self.client_core,
             log=self.folder / "client.log",
             environment=environment,
+            urgent=self.urgent,
         )
 
     def run_folder(self) -> Path:

@@ -39,6 +39,7 @@
 
 #include "buffer.h"
 #include "json_scan.h"
+#include "word_tokens.h"
 
 #define SECOND 1000000000ull
 #define SPIN_NS 20000        /* poll instead of sleeping for the last bit before a deadline */
@@ -388,7 +389,7 @@ static void complete(struct connection *c, struct span body, bool chat)
     if (counters.first_request == 0)
         counters.first_request = s->received;
     s->usage = boolean(member(member(body, "stream_options"), "include_usage"), false);
-    s->prompt_tokens = count_tokens(member(body, chat ? "messages" : "prompt"));
+    s->prompt_tokens = count_tokens(member(body, chat ? "messages" : "prompt"), NULL);
     schedule_first_token(s);
     if (boolean(member(body, "stream"), false))
         begin_stream(c);
@@ -398,15 +399,16 @@ static void complete(struct connection *c, struct span body, bool chat)
 
 static void tokenize(struct connection *c, struct span body)
 {
-    struct buffer text = {0};
+    struct buffer ids = {0}, text = {0};
     struct span prompt = member(body, "prompt");
-    int64_t count = count_tokens(prompt.at != NULL ? prompt : member(body, "messages"));
+    int64_t count = count_tokens(prompt.at != NULL ? prompt : member(body, "messages"), &ids);
 
     put_format(&text, "{\"count\":%lld,\"max_model_len\":1048576,\"tokens\":[", (long long)count);
-    for (int64_t i = 0; i < count; i++)
-        put_format(&text, i ? ",%lld" : "%lld", (long long)i);
+    if (ids.length)
+        put(&text, ids.data, ids.length);
     put_text(&text, "],\"token_strs\":null}");
     answer(c, 200, "application/json", text.data, text.length);
+    free(ids.data);
     free(text.data);
 }
 

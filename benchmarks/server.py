@@ -52,13 +52,20 @@ class ReferenceServer:
     """Started on ``core``; ``options`` as in the head of ``reference_server.c``, ``prefix`` runs before it."""
 
     def __init__(
-        self, core: int, log: Path, *, host: str = "127.0.0.1", options: Sequence[str] = (), prefix: Sequence[str] = ()
+        self,
+        core: int,
+        log: Path,
+        *,
+        host: str = "127.0.0.1",
+        options: Sequence[str] = (),
+        prefix: Sequence[str] = (),
+        urgent: bool = False,
     ) -> None:
         binary = build.reference_server()
         self._folder = tempfile.TemporaryDirectory(prefix="reference-")  # a short path: sockets allow 107 bytes
         control = str(Path(self._folder.name) / "control")
         command = [*prefix, str(binary), "--host", host, "--control", control, "--die-with-parent", *options]
-        self.process = PinnedProcess(command, core=core, log=log, stdout=subprocess.PIPE)
+        self.process = PinnedProcess(command, core=core, log=log, stdout=subprocess.PIPE, urgent=urgent)
         assert self.process.popen.stdout is not None
         line = self.process.popen.stdout.readline().decode().strip()
         if not line.startswith("listening on "):

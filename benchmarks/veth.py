@@ -7,9 +7,11 @@ Needs root and ``ip`` (package iproute2). Addresses and interfaces exist only in
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +20,7 @@ from pathlib import Path
 from benchmarks.build import BenchmarkError
 from benchmarks.figures import Row
 from benchmarks.load import Bench, Shape, steady_run
+from benchmarks.process import ROOT
 
 SERVER_ADDRESS, CLIENT_ADDRESS = "10.203.17.1", "10.203.17.2"
 # Whether the kernel stamps a segment before it is handed to the core it is steered to (1, the default) or there (0).
@@ -82,7 +85,19 @@ def run(bench: Bench, streams: Sequence[int] = (64, 256, 512)) -> list[Row]:
                 host=SERVER_ADDRESS,
                 server_prefix=server_prefix,
                 client_prefix=client_prefix,
+                urgent=False,  # real-time priority would also come before the network stack's own threads
             )
             row, _ = steady_run(part, Shape(count, in_step=True), SECONDS)
-            rows.append({"streams": count, "in_step": True, **row})
+            rows.append({"streams": count, "in_step": True, **row, "marks": marks(part.run_folder())})
     return rows
+
+
+def marks(run_folder: Path) -> str:
+    """What the table of the run says about reads that carried several tokens; empty when it says nothing."""
+    command = [sys.executable, "-m", "analysis", "table", str(run_folder), "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    try:
+        notes = json.loads(done.stdout)["notes"]
+    except (ValueError, KeyError):
+        raise BenchmarkError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}") from None
+    return " ".join(note["text"] for note in notes if note["key"] == "merged reads")

@@ -185,6 +185,16 @@ def test_tokenize_counts_words(server: ReferenceServer, body: dict[str, Any], co
     assert len(answer["tokens"]) == count
 
 
+def test_tokenize_gives_equal_words_equal_ids(server: ReferenceServer) -> None:
+    """Ids depend on the words alone: the same in a message and in a prompt, different for different words."""
+    prompt = json.loads(call(server, "/tokenize", {"prompt": "one two one"}).body)["tokens"]
+    chat_ids = json.loads(call(server, "/tokenize", {"messages": [{"role": "user", "content": "two one"}]}).body)[
+        "tokens"
+    ]
+    assert prompt[0] == prompt[2] != prompt[1]
+    assert chat_ids == prompt[1:]
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b'{"max_tokens', b'{"max_tokens":', b'{"messages":[{"content":"a', b"null", b'"', b"\x00" * 10],
