@@ -49,9 +49,10 @@ class Run:
     """A finished Locust command."""
 
     code: int
-    output: str
-    folder: Path
+    output: str  # standard output, then standard error
+    folder: Path  # of the newest run; the results folder itself where there is none
     csv_prefix: Path
+    errors: str = ""  # standard error alone
     rows: list[dict[str, str]] = field(default_factory=list)
 
     def measured(self) -> list[dict[str, str]]:
@@ -115,9 +116,14 @@ def locust(tmp_path: Path) -> Callable[..., Run]:
         locustfile: Path = ROOT / "locustfiles" / "chat.py",
         stop_after_s: float | None = None,
         stop_signal: int = signal.SIGINT,
+        open_files: int | None = None,
+        watch: Callable[[subprocess.Popen[str]], None] | None = None,
     ) -> Run:
+        """``open_files``: the hard limit of the process. ``watch`` is called once Locust has been started."""
         results, prefix = tmp_path / "results", tmp_path / "out"
         command = [str(LOCUST), "-f", str(locustfile), "--headless", "--only-summary", "--results", str(results)]
+        if open_files is not None:
+            command = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh", *command]
         if scenario is not None:
             path = tmp_path / "scenario.yaml"
             path.write_text(scenario, encoding="utf-8")
@@ -128,19 +134,21 @@ def locust(tmp_path: Path) -> Callable[..., Run]:
         process = subprocess.Popen(
             [*command, *options],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
             env={**os.environ, **(env or {})},
             start_new_session=True,
         )
         try:
-            output = _output(process, timeout, stop_after_s, stop_signal)
+            if watch is not None:
+                watch(process)
+            output, errors = _output(process, timeout, stop_after_s, stop_signal)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         folders = sorted(results.glob("*/")) if results.exists() else []
-        found = Run(process.returncode, output, folders[-1] if folders else results, prefix)
+        found = Run(process.returncode, output + errors, folders[-1] if folders else results, prefix, errors)
         if folders:
             found.rows = found.file("requests.csv")
         return found
@@ -148,13 +156,15 @@ def locust(tmp_path: Path) -> Callable[..., Run]:
     return run
 
 
-def _output(process: subprocess.Popen[str], timeout: float, stop_after_s: float | None, stop_signal: int) -> str:
+def _output(
+    process: subprocess.Popen[str], timeout: float, stop_after_s: float | None, stop_signal: int
+) -> tuple[str, str]:
     if stop_after_s is not None:
         try:
             process.communicate(timeout=stop_after_s)
         except subprocess.TimeoutExpired:
             process.send_signal(stop_signal)
-    return process.communicate(timeout=timeout)[0]
+    return process.communicate(timeout=timeout)
 
 
 @pytest.fixture
