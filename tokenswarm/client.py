@@ -121,11 +121,11 @@ class StreamingClient:
             exchange.finished_s = reception.last_s
             if connection.alive:
                 self._idle.append(connection)
-        if reception is not None and connection is not None:
-            _take_facts(exchange, reception, answer, connection.clock)
         if failure is not None:
             exchange.error_kind = failure[0]
             exchange.error = sample(failure[1], self._secrets)
+        if reception is not None and connection is not None:
+            _take_facts(exchange, reception, answer, connection.clock)
         return exchange
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ def _take_facts(exchange: Exchange, reception: Reception, answer: AnswerDecoder,
         exchange.per_event_tokens = answer.per_event_tokens
         exchange.tool_calls = len(exchange.calls)
         _count_reads(exchange, times)
-        if answer.output_tokens is None and answer.complete:
+        if answer.output_tokens is None and exchange.ok:
             exchange.output_tokens = len(times)
             exchange.token_source = TokenSource.CHUNKS
     else:
