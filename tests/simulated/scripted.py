@@ -19,6 +19,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection; ``server`` knows what to answer."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: Scripted
 
     def do_GET(self) -> None:
