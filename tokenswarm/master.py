@@ -17,6 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import gevent
+import gevent.lock
 from locust import LoadTestShape
 
 from tokenswarm import progress
@@ -75,6 +76,7 @@ class RunMaster:
         self._written: dict[str, float] = {}  # worker name -> offset in workers.csv
         self._free = LevelFacts()
         self._progress: gevent.Greenlet | None = None
+        self._ending = gevent.lock.RLock()
         self.table_text = ""
         for message, handler in self._handlers().items():
             self._runner.register_message(message, handler)
@@ -205,11 +207,14 @@ class RunMaster:
     def end(self, collect: Callable[[], None]) -> None:
         """Close the run folder after every worker has sent its last rows; harmless when called again.
 
-        ``collect`` ends the worker in this process, where there is one.
+        ``collect`` ends the worker in this process, where there is one. A signal can call this from a second
+        greenlet: it waits for the first, whose exit code it needs.
         """
-        folder = self.folder
-        if folder is None:
-            return
+        with self._ending:
+            if self.folder is not None:
+                self._end(self.folder, collect)
+
+    def _end(self, folder: RunFolder, collect: Callable[[], None]) -> None:
         complete = self.controller is None or self.controller.finished
         if self.controller is not None:
             self.controller.interrupt("the run was stopped")
