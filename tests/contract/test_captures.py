@@ -23,7 +23,7 @@ NAMES = sorted(f"{path.parent.name}/{path.stem}" for path in CAPTURES.glob("*/*.
 FAILURES = {
     "vllm-0.32.0-text/f_bad_schema": ("stream_error", "BadRequestError"),
     "vllm-0.32.0-text/f_logprobs_too_many": ("stream_error", "logprobs"),
-    "sglang/c_tool_required": ("stream_error", "BadRequest"),
+    "sglang/c_tool_required": ("stream_error", "BAD_REQUEST"),
     "vllm-0.32.0-reasoning/g_engine_killed_midstream": ("stream_error", "InternalServerError"),
     "llamacpp-xllamacpp/g_sigkill_midstream": ("truncated", "without finish_reason"),
     "llamacpp-xllamacpp/f_client_abort": ("truncated", "without finish_reason"),
