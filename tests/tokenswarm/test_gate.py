@@ -1,0 +1,160 @@
+"""The gate: users get tickets in order, endless sessions when open, and leave when cut or killed."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import gevent
+import pytest
+
+from tokenswarm.gate import FREE, Gate, SessionCut, completion_facts
+from tokenswarm.records import Phase, RequestRecord
+from tokenswarm.schedule import FILL_BLOCK, Level, Ticket
+
+LEVEL = Level(index=0, concurrency=2, sessions=4, label="c=2")
+
+
+class Crowd:
+    """Users as greenlets that take tickets and hold each until told to end it."""
+
+    def __init__(self, gate: Gate, size: int) -> None:
+        self.gate = gate
+        self.taken: list[Ticket] = []
+        self.cut = 0
+        self._end = [gevent.event.Event() for _ in range(size)]
+        self.users = [gevent.spawn(self._play, event) for event in self._end]
+        gevent.sleep(0)
+
+    def _play(self, end: gevent.event.Event) -> None:
+        while True:
+            ticket = self.gate.take()
+            self.taken.append(ticket)
+            played = False
+            try:
+                end.wait()
+                end.clear()
+                played = True
+            except SessionCut:
+                self.cut += 1
+            finally:
+                self.gate.done(ticket, [], played=played)
+
+    def end(self, user: int) -> None:
+        self._end[user].set()
+        gevent.sleep(0.001)
+
+    def leave(self) -> None:
+        gevent.killall(self.users)
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate([LEVEL], worker_index=0)
+
+
+def test_granted_tickets_go_to_waiting_users_in_order(gate: Gate) -> None:
+    """Two users, three tickets: 0 and 1 at once, 2 to whoever is free first; then all wait."""
+    crowd = Crowd(gate, 2)
+    assert gate.waiting == 2
+    gate.grant(0, Phase.MEASURED, range(3))
+    gevent.sleep(0.001)
+    assert sorted(ticket.number for ticket in crowd.taken) == [0, 1]
+    assert (gate.waiting, gate.in_session) == (0, 2)
+    crowd.end(0)
+    assert [ticket.number for ticket in crowd.taken][2] == 2
+    crowd.end(0)
+    crowd.end(1)
+    assert (gate.waiting, gate.in_session) == (2, 0)
+    assert [(level, phase) for level, phase, _ in gate.take_done()] == [(0, "measured")] * 3
+    crowd.leave()
+
+
+def test_granted_tickets_come_before_fill_and_fill_numbers_are_the_workers_own(gate: Gate) -> None:
+    """With fill open a free user first takes what was granted, then an own number that no other worker has."""
+    crowd = Crowd(gate, 1)
+    gate.grant(0, Phase.MEASURED, range(1))
+    gate.open(0, Phase.FILL)
+    gevent.sleep(0.001)
+    crowd.end(0)
+    crowd.end(0)
+    assert [(ticket.phase, ticket.number) for ticket in crowd.taken] == [
+        (Phase.MEASURED, 0),
+        (Phase.FILL, FILL_BLOCK),
+        (Phase.FILL, FILL_BLOCK + 1),
+    ]
+    gate.close(late_is_drain=False)
+    crowd.end(0)
+    assert gate.waiting == 1
+    crowd.leave()
+
+
+def test_a_user_knows_since_when_it_was_free(gate: Gate) -> None:
+    """Waiting for a grant is not the user's lateness: the time counts from when it could start."""
+    crowd = Crowd(gate, 1)
+    gevent.sleep(0.02)
+    before = perf_counter()
+    gate.grant(0, Phase.MEASURED, range(2))
+    gevent.sleep(0.001)
+    assert crowd.taken[0].taken_s >= before
+    crowd.end(0)
+    assert crowd.taken[1].taken_s >= crowd.taken[0].taken_s
+    crowd.leave()
+
+
+def test_a_cut_ends_sessions_but_not_users(gate: Gate) -> None:
+    """Sessions in flight end as unplayed, and the same users wait for the next level."""
+    crowd = Crowd(gate, 2)
+    gate.grant(0, Phase.MEASURED, range(2))
+    gevent.sleep(0.001)
+    gate.close(late_is_drain=False)
+    gate.cut()
+    gevent.sleep(0.001)
+    assert (crowd.cut, gate.waiting, gate.in_session) == (2, 2, 0)
+    assert [phase for _, phase, _ in gate.take_done()] == ["drain", "drain"]
+    gate.grant(0, Phase.MEASURED, range(2, 4))
+    gevent.sleep(0.001)
+    assert gate.in_session == 2
+    crowd.leave()
+
+
+def test_killed_users_leave_the_queue(gate: Gate) -> None:
+    """A user that Locust kills while it waits is not counted as waiting and gets no ticket."""
+    crowd = Crowd(gate, 3)
+    crowd.users[1].kill()
+    assert gate.waiting == 2
+    gate.grant(0, Phase.MEASURED, range(2))
+    gevent.sleep(0.001)
+    assert sorted(ticket.number for ticket in crowd.taken) == [0, 1]
+    crowd.leave()
+
+
+def test_free_running_sessions_are_told_apart_from_levels(gate: Gate) -> None:
+    """Without levels sessions report no level and have own numbers."""
+    crowd = Crowd(gate, 1)
+    gate.open(None, Phase.WARMUP)
+    gevent.sleep(0.001)
+    crowd.end(0)
+    assert crowd.taken[0].level is None
+    assert [level for level, _, _ in gate.take_done()] == [FREE]
+    crowd.leave()
+
+
+def test_what_ends_after_the_time_was_up_is_drain(gate: Gate) -> None:
+    """By time, measured requests that finish later are drain; warm-up stays warm-up; a cut is always drain."""
+    measured, warm = Ticket(LEVEL, Phase.MEASURED, 0, 0.0), Ticket(LEVEL, Phase.WARMUP, 0, 0.0)
+    before = perf_counter()
+    assert gate.phase_of(measured, before, cut=False) == Phase.MEASURED
+    gate.close(late_is_drain=True)
+    after = perf_counter() + 1
+    assert gate.phase_of(measured, before, cut=False) == Phase.MEASURED
+    assert gate.phase_of(measured, after, cut=False) == Phase.DRAIN
+    assert gate.phase_of(warm, after, cut=False) == Phase.WARMUP
+    assert gate.phase_of(warm, before, cut=True) == Phase.DRAIN
+
+
+def test_facts_for_the_controller_leave_warm_up_out() -> None:
+    """Warm-up counts in no level figure; fill counts for the tokens and is not measured."""
+    times = {"sent_s": 1.0, "first_token_s": 2.0, "last_token_s": 3.0, "finished_s": 4.0}
+    record = RequestRecord(phase="fill", ticket=0, traffic="chat", output_tokens=5, **times)
+    assert completion_facts(record) == (False, True, 1.0, 2.0, 3.0, 4.0, 5)
+    assert completion_facts(RequestRecord(phase="warmup", ticket=0, traffic="chat", **times)) is None

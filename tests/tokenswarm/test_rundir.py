@@ -1,0 +1,73 @@
+"""Run folders: made before the load, appended to, never overwritten; what ran, without secrets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tokenswarm.errors import RunFolderError
+from tokenswarm.provenance import provenance, redact
+from tokenswarm.rundir import HEADERS, RunFolder
+
+
+def test_every_file_has_its_header_from_the_start(tmp_path: Path) -> None:
+    """A run that is killed before its first row is still a readable run."""
+    folder = RunFolder.create(tmp_path, "demo")
+    assert {file.stem for file in folder.path.glob("*.csv")} == set(HEADERS)
+    assert (folder.path / "levels.csv").read_text() == ",".join(HEADERS["levels"]) + "\n"
+
+
+def test_rows_are_on_disk_before_the_folder_is_closed(tmp_path: Path) -> None:
+    """Appended and flushed as the run goes; None is blank."""
+    folder = RunFolder.create(tmp_path, "demo")
+    folder.append_row("workers", {"worker": "w0", "wall_s": 1.5, "monotonic_s": 2.0})
+    assert (folder.path / "workers.csv").read_text().splitlines()[1] == "w0,1.500000,2.000000,"
+
+
+def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
+    """Nothing is ever overwritten."""
+    paths = {RunFolder.create(tmp_path, "demo").path for _ in range(3)}
+    assert len(paths) == 3
+
+
+def test_a_json_file_is_written_once(tmp_path: Path) -> None:
+    """A second run.json is refused, and no half-written file is left."""
+    folder = RunFolder.create(tmp_path, "demo")
+    folder.write_once("run.json", {"format": 1})
+    with pytest.raises(RunFolderError, match="never overwritten"):
+        folder.write_once("run.json", {"format": 2})
+    assert json.loads((folder.path / "run.json").read_text()) == {"format": 1}
+    assert not list(folder.path.glob("*.part"))
+
+
+def test_a_results_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    """A file stands where the folder should be: told before any load."""
+    (tmp_path / "results").write_text("")
+    with pytest.raises(RunFolderError, match=r"results/.*-demo: cannot be created: Not a directory"):
+        RunFolder.create(tmp_path / "results", "demo")
+
+
+def test_secrets_leave_the_command_line() -> None:
+    """Values of options that sound like secrets and anything that looks like a key become ***; paths stay."""
+    words = ["-H", "http://h", "--api-key", "abc", "--api-key-file", "k.txt", "--token=xyz", "sk-abcdef123", "-u", "8"]
+    assert redact(words) == [
+        "-H",
+        "http://h",
+        "--api-key",
+        "***",
+        "--api-key-file",
+        "k.txt",
+        "--token=***",
+        "***",
+        "-u",
+        "8",
+    ]
+
+
+def test_provenance_names_what_is_needed_to_repeat_a_run() -> None:
+    """Versions of the instrument and of what it stands on."""
+    known = provenance()
+    assert known["tokenswarm"] and known["locust"] == "2.47.0" and known["gevent"]
+    assert known["python"].startswith("3.")
