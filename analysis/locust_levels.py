@@ -3,8 +3,9 @@
 Our runs put these rows into Locust's statistics: ``chat c=8`` (measured requests), the same with ``warmup``, ``fill``,
 ``drain`` or ``cut`` (by the end of the run) after it, rows of type LLM called ``chat c=8 TTFT``, ``TPOT``, ``E2E``
 (milliseconds of the successes) and ``tokens`` (output tokens of the successes), and for the level ``c=8 wall``
-(milliseconds) and ``c=8 window tokens``. A free-running load has the same names without ``c=8``. A row of type LLM
-whose name begins with ``SIMULATED`` says that no real server was measured.
+(milliseconds) and ``c=8 window tokens``. A level that has the users of an earlier one is ``c=8 #2``. A free-running
+load has the same names without ``c=8``. A row of type LLM whose name begins with ``SIMULATED`` says that no real server
+was measured.
 """
 
 from __future__ import annotations
@@ -23,17 +24,19 @@ from analysis.outcome import NameRow, Note, Outcome, WarmupRow
 from tokenswarm.errors import ErrorKind
 
 _OURS = "LLM"
-_LEVEL = re.compile(r"(?:(?P<traffic>.*) )?c=(?P<users>\d+)")
+_LEVEL = re.compile(r"(?:(?P<traffic>.*) )?c=(?P<users>\d+)(?: #(?P<time>\d+))?")
 _PERCENTILES = {"p50": "50%", "p90": "90%", "p95": "95%", "p99": "99%"}
 _UNMEASURED = ("warmup", "fill", "drain", "cut")
 _OF_CLASS = ("TTFT", "TPOT", "E2E", "tokens")
 _SIMULATED = "SIMULATED"
 _OF_LEVEL = ("wall", "window tokens")
 
+_Key = tuple[int, int] | None  # users of a level and the how-manieth with so many it is; None for a free-running load
+
 
 @dataclass
 class _Part:
-    """Rows of one level (by its concurrency, ``None`` for a free-running load): by class and part, and its own."""
+    """Rows of one level: by class and part, and its own."""
 
     of_class: dict[str, dict[str, StatsRow]] = field(default_factory=lambda: defaultdict(dict))
     own: dict[str, StatsRow] = field(default_factory=dict)
@@ -67,7 +70,8 @@ def _is_simulated(row: StatsRow) -> bool:
 
 def _add_levels(outcome: Outcome, files: LocustFiles) -> None:
     parts = _parts(files.rows)
-    for users, part in sorted(parts.items(), key=lambda item: (item[0] is None, item[0] or 0)):
+    for key, part in sorted(parts.items(), key=lambda item: (item[0] is None, item[0] or (0, 0))):
+        users = key[0] if key else None
         concurrency = files.most_users if users is None else users
         classes = [
             _class_row(users, concurrency, traffic, rows, part, files)
@@ -109,21 +113,21 @@ def _level_notes(parts: Iterable[_Part]) -> list[Note]:
     return notes
 
 
-def _parts(rows: list[StatsRow]) -> dict[int | None, _Part]:
-    parts: dict[int | None, _Part] = defaultdict(_Part)
+def _parts(rows: list[StatsRow]) -> dict[_Key, _Part]:
+    parts: dict[_Key, _Part] = defaultdict(_Part)
     for row in rows:
         if row.is_total or _is_simulated(row):
             continue
-        users, traffic, what = _meaning(row)
+        key, traffic, what = _meaning(row)
         if not traffic:
-            parts[users].own[what] = row
+            parts[key].own[what] = row
         else:
-            parts[users].of_class[traffic][what] = row
+            parts[key].of_class[traffic][what] = row
     return parts
 
 
-def _meaning(row: StatsRow) -> tuple[int | None, str, str]:
-    """Users of the level, traffic class (empty for rows of the level itself) and what the row counts."""
+def _meaning(row: StatsRow) -> tuple[_Key, str, str]:
+    """The level, the traffic class (empty for rows of the level itself) and what the row counts."""
     rest, what = row.name, "requests"
     for part in (*_OF_LEVEL, *_OF_CLASS) if row.kind == _OURS else _UNMEASURED:
         if f" {rest}".endswith(f" {part}"):
@@ -132,7 +136,7 @@ def _meaning(row: StatsRow) -> tuple[int | None, str, str]:
     found = _LEVEL.fullmatch(rest)
     if found is None:
         return None, rest, what
-    return int(found["users"]), found["traffic"] or "", what
+    return (int(found["users"]), int(found["time"] or 1)), found["traffic"] or "", what
 
 
 def _class_row(
