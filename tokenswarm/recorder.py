@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -64,17 +64,13 @@ class Recorder:
         offset = self._wall_offset_s
         share = (record.output_tokens or len(times)) / len(times)
         seconds = self._seconds
-        current, tokens = int(times[0] + offset), 0.0
-        for position, at in enumerate(times):
-            second = int(at + offset)
-            if second != current:
-                seconds[(key, current)][0] += tokens
-                current, tokens = second, 0.0
-            tokens += counts[position] if counts else share
-        seconds[(key, current)][0] += tokens
-        add_gap = self._gaps[key].add
-        for earlier, later in pairwise(times):
-            add_gap(later - earlier)
+        start, end = 0, len(times)
+        while start < end:
+            second = int(times[start] + offset)
+            stop = max(start + 1, bisect_left(times, second + 1 - offset, start))
+            seconds[(key, second)][0] += sum(counts[start:stop]) if counts else share * (stop - start)
+            start = stop
+        self._gaps[key].add_gaps(times)
 
     def _add_flight(self, key: Key, sent_s: float, finished_s: float, *, failed: bool) -> None:
         start, end = sent_s + self._wall_offset_s, finished_s + self._wall_offset_s

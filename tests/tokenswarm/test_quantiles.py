@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from math import comb
 
 import numpy as np
@@ -151,3 +152,14 @@ def test_module_needs_no_numpy() -> None:
     code = "import sys, tokenswarm.quantiles; print([m for m in ('numpy', 'pandas') if m in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert answer.stdout.strip() == "[]"
+
+
+@given(st.lists(st.floats(0, 100, allow_nan=False), min_size=0, max_size=50))
+def test_gaps_in_bulk_count_like_gaps_one_by_one(gaps: list[float]) -> None:
+    """The quick way for whole answers fills the same buckets as adding each difference by itself."""
+    times = list(accumulate(gaps, initial=5.0))
+    bulk, single = LogHistogram(), LogHistogram()
+    bulk.add_gaps(times)
+    for earlier, later in pairwise(times):
+        single.add(later - earlier)
+    assert bulk.counts == single.counts
