@@ -26,6 +26,7 @@ _TEXTS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = tuple(
         ),
         (r"\b(?:http|status|code|error)\D{0,12}5\d\d\b|\b5\d\d server error", ErrorKind.HTTP_5XX),
         (r"\b(?:http|status|code|error)\D{0,12}4\d\d\b|\b4\d\d client error", ErrorKind.HTTP_4XX),
+        (r"\b(?:http|status|code|error)\D{0,12}3\d\d\b", ErrorKind.HTTP_3XX),
         (r"connect timeout|connecttimeout", ErrorKind.CONNECT_TIMEOUT),
         (r"timed?[ -]?out", ErrorKind.TOTAL_TIMEOUT),
         (r"too many open files|errno 24\b|errno 99\b", ErrorKind.CLIENT_LIMIT),
@@ -39,7 +40,9 @@ _TEXTS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = tuple(
 
 
 def kind_of_text(text: str) -> str:
-    """The error kind that a failure text starts with or describes; ``other`` where none fits."""
+    """The error kind that a failure text is, starts with or describes; ``other`` where none fits."""
+    if (words := text.strip().replace(" ", "_")) in _KINDS:
+        return words
     first = re.split(r"[\s:,(]", text.strip(), maxsplit=1)[0]
     if first in _KINDS:
         return first

@@ -36,7 +36,7 @@ class LoadWorker:
         self._ready = gevent.event.Event()
         self._dirty = gevent.event.Event()
         self._instrument: Instrument | None = None
-        self._spawned = False
+        self._spawned_users: int | None = None  # all users of the run, once they all run
         for message, order in self._orders().items():
             self._runner.register_message(message, order, concurrent=message == "ts_stop")
         gevent.spawn(self._report_for_ever)
@@ -93,12 +93,13 @@ class LoadWorker:
         recorder.start()
         self._instrument = Instrument(run, worker, plan, gate, recorder, LocustStatistics(self._environment))
         if not plan.levels:
-            gate.open(None, Phase.MEASURED if self._spawned else Phase.WARMUP)
+            self._instrument.running_users = self._spawned_users
+            gate.open(None, Phase.MEASURED if self._spawned_users else Phase.WARMUP)
         self._ready.set()
 
     def spawned(self, users: int) -> None:
         """All users run: a free-running process measures from now on."""
-        self._spawned = True
+        self._spawned_users = users
         if self._instrument is not None and not self._instrument.plan.levels:
             self._instrument.running_users = users
             self._instrument.gate.open(None, Phase.MEASURED)
@@ -141,7 +142,7 @@ class LoadWorker:
         instrument.recorder.close()
         self._report()
         self._ready.clear()
-        self._spawned = False
+        self._spawned_users = None
 
     # reporting --------------------------------------------------------------------------
 

@@ -135,6 +135,8 @@ def test_every_ending_is_one_row_with_its_kind_and_one_request_in_locusts_statis
     good_ones = [row for row in run.rows if not row["error_kind"]]
     assert (level["requests"], level["ok"]) == (len(ENDINGS), len(good_ones))
     assert level["figures"]["ttft_p50_s"]["n"] == len(good_ones)
+    (from_csv,) = run.table(target=run.csv_prefix)["levels"]
+    assert from_csv["errors"] == level["errors"] == Counter(kind for _, kind, *_ in ENDINGS if kind)
     assert run.code == 1, "most requests failed, and nobody allowed that"
 
 
