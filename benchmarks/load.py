@@ -142,7 +142,8 @@ class Bench:
         """The one run folder that the load has written."""
         found = sorted((self.folder / "runs").iterdir()) if (self.folder / "runs").exists() else []
         if len(found) != 1:
-            raise BenchmarkError(f"{self.folder / 'runs'}: one run folder was expected, {len(found)} are there")
+            last = (self.folder / "client.log").read_text(errors="replace").strip().splitlines()[-1:]
+            raise BenchmarkError(f"{self.folder}: one run folder was expected, {len(found)} are there: {''.join(last)}")
         return found[0]
 
     def requests(self) -> list[dict[str, str]]:

@@ -37,7 +37,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "start-up": ("runs", "first_request_s", "slowest_s", "heavy_imports", "packages"),
     "paced": ("streams", "in_step", *_COST, *_TIMES),
     "client": ("streams", "in_step", *_COST, *_TIMES),
-    "truth": ("streams", "runs", "requests", *_TIMES),
+    "truth": ("streams", "runs", "requests", "first_lag_p95_ms", *_TIMES),
     "unpaced": (
         "load",
         "runs",

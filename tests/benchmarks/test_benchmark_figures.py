@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import figures, peers
-from benchmarks.figures import Seen
+from benchmarks import figures, peers, report
+from benchmarks.figures import Row, Seen
+from benchmarks.load import Shape
 from benchmarks.server import TruthRow
 
 
@@ -61,3 +62,36 @@ def test_the_other_tools_figures_load() -> None:
     assert rows["SGLang bench, Rust reader"]["tokens_per_s"] == 352_000
     assert rows["vLLM bench serve"]["ttft_p95_error_ms_256"] == 152
     assert rows["llm-locust"]["ttft_p95_error_ms_512"] is None
+
+
+def test_the_asked_load_is_what_a_client_without_delay_drives() -> None:
+    """128 tokens: 55 ms + 127 × 10 ms; in step 60 + 1270 ms, for the tick at 50 ms is just missed."""
+    assert Shape(512).asked_tokens_per_s == pytest.approx(512 * 128 / 1.325)
+    assert Shape(512, in_step=True, jitter_us=0).asked_tokens_per_s == pytest.approx(512 * 128 / 1.33)
+    assert Shape(64, itl_us=0).asked_tokens_per_s == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([{"streams": 512, "error_ms": -0.4}], "reached      paced streams=512 error_ms ≤ 1: -0.4"),
+        ([{"streams": 512, "error_ms": -1.5}], "NOT REACHED  paced streams=512 error_ms ≤ 1: -1.5"),
+        ([{"streams": 32, "error_ms": 0.1}], "UNKNOWN      paced streams=512 error_ms ≤ 1: not measured"),
+        ([], None),
+    ],
+)
+def test_a_target_is_told_as_it_is(rows: list[Row], line: str | None) -> None:
+    """An error counts in both directions; what was not measured is not reached; what was not run is not mentioned."""
+    target = report.Target("paced", {"streams": 512}, "error_ms", 1.0)
+    assert target.line({"paced": rows}) == line
+
+
+def test_a_table_leaves_out_columns_without_values() -> None:
+    """Blank stays blank, and a column that is blank everywhere is not shown."""
+    rows: list[Row] = [{"a": 1234.5, "b": None, "c": None}, {"a": 0.01234, "b": True, "c": None}]
+    assert report.table(rows, ("a", "b", "c")).splitlines() == [
+        "| a | b |",
+        "| --- | --- |",
+        "| 1,234 |  |",
+        "| 0.0123 | yes |",
+    ]
