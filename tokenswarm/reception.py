@@ -235,6 +235,8 @@ class Reception:
             self._parser.feed(b"")
         except HTTPParseError:
             raise CutShort("connection closed before the response had ended") from None
+        if not self._parser.complete:  # not a byte of it had come: to the parser, no message has ended badly
+            raise CutShort("connection closed before the response had begun")
 
 
 def _could_be_head(data: bytes) -> bool:
