@@ -59,6 +59,11 @@ def _arguments() -> argparse.ArgumentParser:
         help="refuse, 429, 503, error-in-stream, reset, stall or truncate; keys rate, above, every, after_tokens, "
         "retry_after_s; may be repeated",
     )
+    add(
+        "--until-stdin-closes",
+        action="store_true",
+        help="end when standard input does: with the process that started it",
+    )
     add("--truth", choices=("ends", "tokens"), default="ends", help="tokens: /truth has a stamp for every token")
     return parser
 
@@ -98,9 +103,11 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _serve(server: Server, host: str, port: int) -> None:
+async def _serve(server: Server, host: str, port: int, *, until_stdin_closes: bool = False) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    if until_stdin_closes:
+        loop.add_reader(0, stopped.set)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     bound = await server.start(host, port)
@@ -129,7 +136,7 @@ def main() -> int:
     try:
         server = _server(given)
         _allow_many_connections()
-        uvloop.run(_serve(server, given.host, given.port))
+        uvloop.run(_serve(server, given.host, given.port, until_stdin_closes=given.until_stdin_closes))
     except (ValueError, OSError) as error:
         print(f"simulator: {error}", file=sys.stderr)
         return 2

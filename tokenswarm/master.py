@@ -22,7 +22,8 @@ from locust import LoadTestShape
 
 from tokenswarm import progress
 from tokenswarm.controller import Controller, LevelFacts
-from tokenswarm.plan import Plan
+from tokenswarm.errors import TokenswarmError
+from tokenswarm.plan import Plan, Planner, planned_levels
 from tokenswarm.provenance import clock_identity, provenance
 from tokenswarm.recorder import LocustStatistics
 from tokenswarm.rundir import FORMAT, RunFolder
@@ -47,7 +48,7 @@ class Levels(LoadTestShape):  # type: ignore[misc]
     def tick(self) -> tuple[int, float] | None:
         controller = self._master.controller
         if controller is None:  # the run has not begun: Locust fires test_start after the first tick
-            first = self._master.plan.levels[0]
+            first = self._master.levels[0]
             return first.concurrency, float(first.concurrency)
         if self._last == controller.target():
             controller.wait_for_change()
@@ -58,8 +59,10 @@ class Levels(LoadTestShape):  # type: ignore[misc]
 class RunMaster:
     """Owns the run folder and, for a run with levels, the controller."""
 
-    def __init__(self, environment: Any, plan: Plan, results: Path, *, alone: bool, table: bool) -> None:
-        self.plan = plan
+    def __init__(self, environment: Any, planner: Planner, results: Path, *, alone: bool, table: bool) -> None:
+        self.levels = planned_levels(planner.scenario)
+        self._planner = planner
+        self._plan: Plan | None = None  # of the run under way
         self.controller: Controller | None = None
         self.exit_code: int | None = None
         self.folder: RunFolder | None = None
@@ -80,7 +83,7 @@ class RunMaster:
         self.table_text = ""
         for message, handler in self._handlers().items():
             self._runner.register_message(message, handler)
-        if plan.levels:
+        if self.levels:
             environment.shape_class = Levels(self)
             environment.shape_class.runner = self._runner
 
@@ -128,8 +131,9 @@ class RunMaster:
     def _start_worker(self, name: str) -> None:
         if self.controller is not None:
             self.controller.join(name, self._offsets.get(name, (0.0, 0.0))[1])
+        assert self._plan is not None, "a run is under way"
         index = 0 if self._alone else self._runner.get_worker_index(self._clients[name])
-        data = {"run": self._run, "worker": name, "index": index, "plan": self.plan.to_message()}
+        data = {"run": self._run, "worker": name, "index": index, "plan": self._plan.to_message()}
         self._send("ts_start", data, name)
         self._write_clock(name)
 
@@ -156,22 +160,27 @@ class RunMaster:
     def begin(self) -> None:
         """A new run folder, a new controller; every worker is told."""
         self._run = uuid4().hex
-        self.plan = self.plan.for_run(self._run)
         self._stopped, self._written = set(), {}
         self._free = LevelFacts()
-        self.folder = RunFolder.create(self._results, self.plan.scenario.name)
-        self.folder.write_once("run.json", self._description())
+        try:
+            plan = self._plan = self._planner.plan(self._environment.host).for_run(self._run)
+            self.folder = RunFolder.create(self._results, plan.scenario.name)
+        except TokenswarmError as error:  # only from the page: headless runs were checked before
+            log.error("%s", error)
+            self._run = ""
+            gevent.spawn(self._runner.stop)
+            return
+        self.folder.write_once("run.json", self._description(plan))
         log.info("results go to %s", self.folder.path)
-        if self.plan.simulated:
-            self._statistics.simulated(self.plan.scenario.target.simulator)
-        if self.plan.levels:
-            self.controller = Controller(self.plan.levels, self._send, self._level_ended)
+        if plan.simulated:
+            self._statistics.simulated(plan.scenario.target.simulator)
+        if self.levels:
+            self.controller = Controller(self.levels, self._send, self._level_ended)
             self._progress = gevent.spawn(self._tell_progress)
         for name in [ALONE] if self._alone else list(self._clients):
             self._start_worker(name)
 
-    def _description(self) -> dict[str, Any]:
-        plan = self.plan
+    def _description(self, plan: Plan) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "name": plan.scenario.name,
@@ -188,7 +197,7 @@ class RunMaster:
                     "duration_s": level.duration_s,
                     "tail": level.tail,
                 }
-                for level in plan.levels
+                for level in self.levels
             ],
         }
 

@@ -93,10 +93,13 @@ class Plan:
         return request_headers(self._endpoint, self.scenario.target)
 
     @cached_property
-    def _first_ordinals(self) -> list[int]:
-        """For each level, how many numbered sessions come before it; last, how many there are in all."""
-        counts = [level.warmup_sessions + (level.sessions or 0) for level in self.levels]
-        return list(accumulate(counts, initial=0))
+    def _first_ordinals(self) -> list[list[int]]:
+        """For each class, how many of its numbered sessions come before each level; last, how many there are."""
+        counts = [(level.warmup_sessions, level.sessions or 0) for level in self.levels]
+        return [
+            list(accumulate((sum(self._mix.count(index, count) for count in pair) for pair in counts), initial=0))
+            for index in range(len(self.traffic))
+        ]
 
     # what a user asks for ---------------------------------------------------------------
 
@@ -116,16 +119,18 @@ class Plan:
             self.traffic[index],
             self._materials[index],
             session_rng(self.scenario.seed, *ticket_key),
-            self._ordinal(ticket),
+            self._ordinal(ticket, index),
             session_rng(self.scenario.seed, *ticket_key, self.run),
         )
         return self.traffic[index], session
 
-    def _ordinal(self, ticket: Ticket) -> int:
+    def _ordinal(self, ticket: Ticket, index: int) -> int:
+        """Number of the session among those of its class in the whole run."""
+        first, rank = self._first_ordinals[index], self._mix.rank(ticket.number)
         if ticket.level is None or ticket.number >= FILL_BLOCK:
-            return self._first_ordinals[-1] + ticket.number % FILL_BLOCK
-        warmups = 0 if ticket.phase == Phase.WARMUP else ticket.level.warmup_sessions
-        return self._first_ordinals[ticket.level.index] + warmups + ticket.number
+            return first[-1] + rank
+        warmups = 0 if ticket.phase == Phase.WARMUP else self._mix.count(index, ticket.level.warmup_sessions)
+        return first[ticket.level.index] + warmups + rank
 
     def body(self, turn: Turn) -> bytes:
         """The request body, ready to be sent."""
@@ -192,11 +197,32 @@ class Plan:
         """What a reader must know about the prompts of this run."""
         counter = self.counter
         notes = [] if counter.exact else [f"prompt lengths are not exact ({counter.source}): {counter.note}"]
-        for material in self._materials:
-            shortage = material.shortage(self._first_ordinals[-1])
+        for material, ordinals in zip(self._materials, self._first_ordinals, strict=True):
+            shortage = material.shortage(ordinals[-1])
             if shortage:
                 notes.append(shortage)
         return notes
+
+
+class Planner:
+    """Makes the plan of each run: Locust's page can name another host than the command line did."""
+
+    def __init__(self, scenario: Scenario, kind: str | None, simulator_url: str | None) -> None:
+        self.scenario = scenario
+        self._kind = kind
+        self._simulator_url = simulator_url
+        self._made: tuple[str | None, Plan] | None = None
+
+    def plan(self, host: str | None) -> Plan:
+        """The plan for ``host`` (None: the scenario's own target); the target is asked anew when it has changed.
+
+        Raises ``TargetError`` or ``InputError``.
+        """
+        if self._made is None or self._made[0] != host:
+            scenario = self.scenario.with_target(url=host) if host else self.scenario
+            simulator_url = None if host else self._simulator_url
+            self._made = host, make_plan(scenario, self._kind, simulator_url=simulator_url)
+        return self._made[1]
 
 
 def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str | None = None) -> Plan:

@@ -17,7 +17,8 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from tokenswarm.errors import InputError, TokenswarmError
 from tokenswarm.master import RunMaster
-from tokenswarm.plan import Plan, make_plan
+from tokenswarm.plan import Planner
+from tokenswarm.rundir import require_results_folder
 from tokenswarm.scenario import Scenario, default_scenario, load_scenario
 from tokenswarm.simulated import SimulatedTarget
 from tokenswarm.worker import LoadWorker
@@ -54,25 +55,29 @@ class Session:
         self.worker: LoadWorker | None = None
         self._simulator: SimulatedTarget | None = None
         if not isinstance(runner, WorkerRunner):
-            plan = self._plan(environment, kind)
-            options = environment.parsed_options
-            self.master = RunMaster(
-                environment, plan, Path(options.results), alone=self.alone, table=not options.no_table
-            )
+            self.master = self._master(environment, kind)
         if not isinstance(runner, MasterRunner):
             self.worker = LoadWorker(environment, alone=self.alone)
         self.ready = self.worker.ready if self.worker else None
 
-    def _plan(self, environment: Any, kind: str | None) -> Plan:
+    def _master(self, environment: Any, kind: str | None) -> RunMaster:
         options = environment.parsed_options
         scenario = load_scenario(options.scenario) if options.scenario else default_scenario(kind or "chat")
-        scenario = _overridden(scenario.with_target(url=environment.host or None, model=options.model or None), options)
+        scenario = _overridden(scenario.with_target(model=options.model or None), options)
         _check_options(scenario, options, alone=self.alone)
-        preset = scenario.target.simulator
-        if preset is not None:
-            self._simulator = SimulatedTarget(preset, scenario.seed)
-            return make_plan(scenario, kind, simulator_url=self._simulator.url)
-        return make_plan(scenario, kind)
+        results = Path(options.results)
+        require_results_folder(results)
+        if scenario.target.simulator is not None and not environment.host:
+            self._simulator = SimulatedTarget(scenario.target.simulator, scenario.seed)
+        planner = Planner(scenario, kind, self._simulator.url if self._simulator else None)
+        try:
+            planner.plan(environment.host)
+        except TokenswarmError as error:
+            self.close()
+            if options.headless or options.autostart:
+                raise
+            log.warning("%s", error)  # the page can name another host; it is checked when a run starts
+        return RunMaster(environment, planner, results, alone=self.alone, table=not options.no_table)
 
     def listen(self, events: Any) -> None:
         """Follow Locust through the beginning and the end of each run."""

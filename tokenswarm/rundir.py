@@ -71,6 +71,16 @@ def csv_lines(rows: Iterable[Iterable[Any]]) -> str:
     return out.getvalue()
 
 
+def require_results_folder(results: Path) -> None:
+    """Make the folder for run folders, so that one that cannot be written is told before any load."""
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"{results}: cannot be created: {error.strerror}") from error
+    if not os.access(results, os.W_OK | os.X_OK):
+        raise RunFolderError(f"{results}: is not writable; name another folder with --results")
+
+
 class RunFolder:
     """Appends to the files of one run."""
 

@@ -116,14 +116,34 @@ class Mix:
             raise ValueError(f"weights {self._weights}: wanted numbers ≥ 0, at least one above 0")
         self._given = [0] * len(self._weights)
         self._sequence: list[int] = []
+        self._ranks: list[int] = []
 
     def pick(self, number: int) -> int:
         """Index of the class of ticket ``number`` (from 0)."""
         if len(self._weights) == 1:
             return 0
         number %= FILL_BLOCK
+        self._extend(number)
+        return self._sequence[number]
+
+    def rank(self, number: int) -> int:
+        """How many of the tickets before ``number`` are of its class."""
+        number %= FILL_BLOCK
+        if len(self._weights) == 1:
+            return number
+        self._extend(number)
+        return self._ranks[number]
+
+    def count(self, index: int, tickets: int) -> int:
+        """How many of the first ``tickets`` tickets are of class ``index``."""
+        if len(self._weights) == 1:
+            return tickets
+        self._extend(tickets - 1)
+        return self._sequence[:tickets].count(index)
+
+    def _extend(self, number: int) -> None:
         while len(self._sequence) <= number:
             best = max(range(len(self._weights)), key=lambda i: self._weights[i] / (2 * self._given[i] + 1))
+            self._ranks.append(self._given[best])
             self._given[best] += 1
             self._sequence.append(best)
-        return self._sequence[number]

@@ -14,8 +14,10 @@ class SimulatedTarget:
 
     def __init__(self, preset: str, seed: int, *options: str) -> None:
         """Blocks until the simulator listens; raises ``TargetError`` with its last words when it does not."""
-        command = [sys.executable, "-m", "simulator", "--preset", preset, "--port", "0", "--seed", str(seed), *options]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "simulator", "--preset", preset, "--port", "0", "--seed", str(seed)]
+        command += ["--until-stdin-closes", *options]  # however this process ends, the simulator ends with it
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         atexit.register(self.stop)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -32,6 +34,6 @@ class SimulatedTarget:
                 self._process.wait(timeout=5)
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        for pipe in (self._process.stdout, self._process.stderr):
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()

@@ -97,6 +97,15 @@ def test_the_class_of_a_ticket_does_not_depend_on_who_asks_when() -> None:
     assert [one.pick(number) for number in range(50)] == [backwards[number] for number in range(50)]
 
 
+def test_rank_and_count_agree_with_counting() -> None:
+    """Each class numbers its own sessions 0, 1, 2 … without a gap."""
+    mix = Mix([3, 2])
+    picks = [mix.pick(number) for number in range(40)]
+    for number, index in enumerate(picks):
+        assert mix.rank(number) == picks[:number].count(index)
+        assert mix.count(index, number) == picks[:number].count(index)
+
+
 def test_own_tickets_of_two_workers_never_meet() -> None:
     """Fill and free-running sessions of different workers have different numbers, none of them a granted one."""
     first, second = own_tickets(0), own_tickets(1)
