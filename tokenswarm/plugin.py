@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 SPARE_FILES = 64  # open files a process needs beside one connection a user
 BAD_INPUT = 2
+PARENT_INTERVAL_S = 0.5
 
 
 class FinalStatsCSV(locust.stats.StatsCSVFileWriter):  # type: ignore[misc]
@@ -150,8 +152,10 @@ def install(kind: str | None = None) -> None:
     """Call once in a locustfile. ``kind`` limits the scenario's traffic to what its user classes play."""
     locust.stats.StatsCSVFileWriter = FinalStatsCSV
     logging.getLogger("locust.runners").addFilter(_EarlyJoin())
+    started_as = os.getpid()  # Locust forks the workers of --processes later
     events.init_command_line_parser.add_listener(_add_options)
     events.init.add_listener(lambda environment, **_: _init(environment, kind))
+    events.init.add_listener(lambda environment, **_: _follow_parent(environment, started_as))
     events.quitting.add_listener(_quitting)
     events.quit.add_listener(_quit)
 
@@ -187,6 +191,18 @@ def _init(environment: Any, kind: str | None) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # few cyclic objects live here; fewer pauses for the streams
+
+
+def _follow_parent(environment: Any, parent: int) -> None:
+    """A forked worker must not outlive its master: left to Locust it would load the server for another minute."""
+    if os.getpid() != parent:
+        gevent.spawn(_quit_with, environment.runner, parent)
+
+
+def _quit_with(runner: Any, parent: int) -> None:
+    while os.getppid() == parent:
+        gevent.sleep(PARENT_INTERVAL_S)
+    runner.quit()
 
 
 def _stop(environment: Any) -> None:

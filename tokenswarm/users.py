@@ -57,6 +57,7 @@ class ScenarioUser(User):  # type: ignore[misc]
     abstract = True
     kind: ClassVar[str | None] = None
     wait_time = constant(0)
+    _began = False  # until the master has sent what a run needs
 
     def on_start(self) -> None:
         instrument: Instrument = self.environment.tokenswarm.ready()
@@ -64,13 +65,16 @@ class ScenarioUser(User):  # type: ignore[misc]
         self.number = instrument.users_started
         instrument.users_started += 1
         self.client: StreamingClient = instrument.plan.client()
+        self._began = True
 
     def on_stop(self) -> None:
-        self.client.close()
+        if self._began:
+            self.client.close()
 
     def stop(self, force: bool = False) -> bool:
         """A user that waits for a ticket has nothing to finish and leaves at once."""
-        return bool(super().stop(force=force or self.instrument.gate.idle(self.greenlet)))
+        idle = not self._began or self.instrument.gate.idle(self.greenlet)
+        return bool(super().stop(force=force or idle))
 
     @task  # type: ignore[untyped-decorator]
     def play(self) -> None:
