@@ -72,6 +72,10 @@ class LimitPassed(Exception):
         self.kind = kind
 
 
+class _Ended(BaseException):
+    """Thrown into a greenlet that still writes."""
+
+
 class Connection:
     """For one request at a time. ``alive`` says whether it may serve the next one."""
 
@@ -92,6 +96,7 @@ class Connection:
         "_times",
         "_watcher",
         "_write",
+        "_writing",
         "alive",
         "clock",
         "fresh",
@@ -110,6 +115,7 @@ class Connection:
         self._reception: Reception | None = None
         self._outcome: BaseException | bool = True
         self._eager = True
+        self._writing = False  # of a request that does not fit into the socket's buffer
         self._reads: list[bytes] = []
         self._times: list[float] = []
         self._marks: list[bytes | None] = []
@@ -184,12 +190,17 @@ class Connection:
         except OSError:
             return
         self._sock.settimeout(self._limits.first_byte_s)
+        self._writing = True
         try:
             self._sock.sendall(rest)
+        except _Ended:
+            return
         except TimeoutError:
             raise LimitPassed(ErrorKind.FIRST_BYTE_TIMEOUT, self._limits.first_byte_s) from None
         except OSError:
             return
+        finally:
+            self._writing = False
 
     def _on_stamped_bytes(self) -> None:
         try:
@@ -274,7 +285,9 @@ class Connection:
             self._hub.loop.run_callback(self._wake)
 
     def _wake(self) -> None:
-        if self._greenlet is not None:
+        if self._writing:  # the answer has ended before the request: there is no use in writing the rest
+            self._greenlet.throw(_Ended())
+        elif self._greenlet is not None:
             self._greenlet.switch()
 
     def _arm(self, seconds: float) -> None:
@@ -342,7 +355,8 @@ def _context_factory(verify: bool, ca_file: str) -> Callable[..., Any]:
 
     def factory(cafile: str | None = None) -> Any:
         if not made:
-            context = gevent.ssl.create_default_context(cafile=ca_file or cafile)
+            context = gevent.ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(cafile=ca_file or cafile)
             if not verify:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE

@@ -46,15 +46,18 @@ class ResponseParser(HTTPResponseParser):
         self._on_header_value = self.values.append
         self.headed = False
         self.complete = False
+        self.code = 0
 
     def _on_message_begin(self) -> None:
-        self.headed = False
+        pass
 
     def _on_status(self, text: str) -> None:
         pass
 
     def _on_headers_complete(self) -> None:
-        self.headed = True
+        if not self.headed:
+            self.headed = True
+            self.code = self.get_code()
 
     def _on_message_complete(self) -> None:
         self.complete = True
@@ -216,10 +219,15 @@ class Reception:
             return
         head, self._head = self._head, b""
         parser = self._parser
-        parser.feed(head)
+        try:
+            parser.feed(head)
+        except HTTPParseError:
+            if not parser.complete:
+                raise
+            self._clean = False
         if parser.headed:
             self.headers_s = stamp
-            self.status = parser.get_code()
+            self.status = parser.code
             self.headers = headers = {
                 name.lower(): value
                 for name, value in zip(parser.names, parser.values)  # noqa: B905 - equal by construction
