@@ -50,6 +50,18 @@ class Caller:
             raise TargetError(f"{url} answered {status}: {self._shown(answer)}")
         return _json(url, answer)
 
+    def require_answer(self, url: str, body: dict[str, Any]) -> None:
+        """Raise where the server has nothing at ``url`` for this ``body``; any other failure is left to the load."""
+        try:
+            status, answer = self._call("POST", url, json.dumps(body).encode())
+        except TargetError:
+            return
+        _require_key(status, url)
+        if status in (404, 405):
+            raise TargetError(
+                f"{url} answered {status} ({self._shown(answer)}); are the base URL and the model's name right?"
+            )
+
     def _call(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
         parts = urlsplit(url)
         connection = self._connection(parts.hostname or "", parts.port, secure=parts.scheme == "https")
@@ -115,7 +127,8 @@ def find_model(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -
         try:
             status, body = caller.get(url)
             if status != 503:
-                return _model_of(status, body, url, target.model)
+                _require_key(status, url)
+                return _model_to_use(caller, endpoint, target, status, body)
             problem = TargetError(f"{url} answered 503: the server is not ready")
         except TargetError as error:
             if "certificate" in str(error) or "answered" in str(error):
@@ -126,16 +139,27 @@ def find_model(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -
         time.sleep(RETRY_INTERVAL_S)
 
 
-def _model_of(status: int, body: bytes, url: str, asked: str) -> str:
+def _require_key(status: int, url: str) -> None:
     if status in (401, 403):
         raise TargetError(
             f"{url} answered {status}: the key was not accepted; give one with target.api_key or --api-key-file"
         )
-    if asked != "auto":
-        return asked
+
+
+def _shortest_request(target: Target) -> dict[str, Any]:
+    content = {"messages": [{"role": "user", "content": "Hi"}]} if target.api == "chat" else {"prompt": "Hi"}
+    return {"model": target.model, "max_tokens": 1, **content}
+
+
+def _model_to_use(caller: Caller, endpoint: Endpoint, target: Target, status: int, listing: bytes) -> str:
+    if target.model != "auto":
+        if status != 200 or target.model.encode() not in listing:
+            caller.require_answer(endpoint.url_for(target.api), _shortest_request(target))
+        return target.model
+    url = endpoint.origin + endpoint.path_of("/models")
     if status != 200:
         raise TargetError(f"{url} answered {status}; is the base URL right? If so, name the model with --model")
-    return choose_model(_json(url, body), url)
+    return choose_model(_json(url, listing), url)
 
 
 def choose_model(listing: Any, url: str) -> str:
