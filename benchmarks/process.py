@@ -27,6 +27,14 @@ def _settle(core: int, urgent: bool) -> None:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
+def machine_cpu_s() -> float:
+    """Seconds that all cores together have been busy since the machine started, whoever used them."""
+    ticks = Path("/proc/stat").read_text().split(maxsplit=9)[1:9]
+    idle = {3, 4}  # idle, and waiting for a disk
+    busy = sum(int(value) for position, value in enumerate(ticks) if position not in idle)
+    return busy / os.sysconf("SC_CLK_TCK")
+
+
 class PinnedProcess:
     """Runs ``command`` on one core, output to a file; ended when the ``with`` block is left.
 

@@ -16,10 +16,12 @@ from benchmarks import peers
 from benchmarks.figures import Row
 from benchmarks.process import ROOT
 
+OTHERS_LIMIT = 0.1  # cores
+
 Results = Mapping[str, Sequence[Row]]
 
 # Columns of each table, in this order; the unit is in the name.
-_COST = ("cpu_us_per_token", "tokens_per_s", "client_cpu", "server_cpu", "driven")
+_COST = ("cpu_us_per_token", "tokens_per_s", "client_cpu", "server_cpu", "others_cpu", "driven")
 _TIMES = (
     "lag_p50_ms",
     "lag_p95_ms",
@@ -47,6 +49,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "cpu_us_per_request",
         "client_cpu",
         "server_cpu",
+        "others_cpu",
         "failed",
     ),
     "memory": ("requests", "failed", "peak_rss_mb", "peak_rss_mb_at_a_tenth"),
@@ -141,7 +144,14 @@ TARGETS = (
 
 
 def verdicts(results: Results) -> list[str]:
-    lines = [line for target in TARGETS if (line := target.line(results)) is not None]
+    """One line a target, and one more where something else ran: then only reached targets say anything."""
+    busy = max((row.get("others_cpu") or 0.0 for rows in results.values() for row in rows), default=0.0)
+    lines = (
+        [f"CAUTION      other programs used up to {busy:.2f} cores meanwhile: repeat on an idle machine"]
+        if busy > OTHERS_LIMIT
+        else []
+    )
+    lines += [line for target in TARGETS if (line := target.line(results)) is not None]
     return lines + [line for extra in _EXTRA if (line := extra(results)) is not None]
 
 

@@ -85,7 +85,6 @@ def run(bench: Bench, streams: Sequence[int] = (64, 256, 512)) -> list[Row]:
                 host=SERVER_ADDRESS,
                 server_prefix=server_prefix,
                 client_prefix=client_prefix,
-                urgent=False,  # real-time priority would also come before the network stack's own threads
             )
             row, _ = steady_run(part, Shape(count, in_step=True), SECONDS)
             rows.append({"streams": count, "in_step": True, **row, "marks": marks(part.run_folder())})
