@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gc
 import logging
 import os
@@ -9,7 +10,7 @@ import resource
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gevent
 import locust.stats
@@ -32,9 +33,23 @@ PARENT_INTERVAL_S = 0.5
 
 
 class FinalStatsCSV(locust.stats.StatsCSVFileWriter):  # type: ignore[misc]
-    """Locust rewrites its CSV files once a second and closes them without a last look; this writer looks again."""
+    """Locust rewrites its CSV files once a second and closes them without a last look; this writer looks again.
 
-    def close_files(self) -> None:
+    It has to be before Locust's own end: writing ``--json-file`` sets every statistic to zero.
+    """
+
+    newest: ClassVar[FinalStatsCSV | None] = None
+    requests_csv_filehandle: Any
+    requests_csv_writer: Any
+    failures_csv_filehandle: Any
+    failures_csv_writer: Any
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        FinalStatsCSV.newest = self
+
+    def last_look(self) -> None:
+        """Write statistics and failures for good; what Locust still writes goes nowhere."""
         stats, failures = self.requests_csv_filehandle, self.failures_csv_filehandle
         for handle in (stats, failures):
             handle.seek(0)
@@ -44,7 +59,10 @@ class FinalStatsCSV(locust.stats.StatsCSVFileWriter):  # type: ignore[misc]
         self._failures_data_rows(self.failures_csv_writer)
         for handle in (stats, failures):
             handle.truncate()
-        super().close_files()
+            handle.close()
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - closed by close_files
+        self.requests_csv_filehandle = self.failures_csv_filehandle = nowhere
+        self.requests_csv_writer = self.failures_csv_writer = csv.writer(nowhere)
 
 
 class Session:
@@ -217,6 +235,8 @@ def _quitting(environment: Any, **_: Any) -> None:
         return
     session.finish()
     session.close()
+    if FinalStatsCSV.newest is not None:
+        FinalStatsCSV.newest.last_look()
     if session.master is not None and session.master.exit_code is not None:
         environment.process_exit_code = session.master.exit_code
         if session.master.table_text:

@@ -153,7 +153,7 @@ def _shortest_request(target: Target) -> dict[str, Any]:
 
 def _model_to_use(caller: Caller, endpoint: Endpoint, target: Target, status: int, listing: bytes) -> str:
     if target.model != "auto":
-        if status != 200 or target.model.encode() not in listing:
+        if status != 200 or json.dumps(target.model).encode() not in listing:
             caller.require_answer(endpoint.url_for(target.api), _shortest_request(target))
         return target.model
     url = endpoint.origin + endpoint.path_of("/models")
