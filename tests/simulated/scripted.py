@@ -29,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not body.get("stream"):  # questions about tokens
-            self.reply(404, {"error": {"message": "no such route"}})
+            self.reply(*self.server.probe)
             return
         with self.server.lock:
             number = len(self.server.requests)
@@ -88,6 +88,7 @@ class Scripted(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answer = answer
         self.models = models
+        self.probe: tuple[int, Any] = (404, {"error": {"message": "no such route"}})  # to requests that do not stream
         self.lock = threading.Lock()
         self.gets: list[tuple[str, dict[str, str]]] = []
         self.requests: list[dict[str, Any]] = []
