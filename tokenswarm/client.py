@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tokenswarm.connection import Clock, Connection, Dialer, Timeouts, Tls
+from tokenswarm.connection import Clock, Connection, Timeouts
+from tokenswarm.dialer import Dialer, Tls
 from tokenswarm.endpoint import Api, Endpoint
 from tokenswarm.failures import (
     Failure,

@@ -12,51 +12,19 @@ from typing import Any
 
 import msgspec
 
+from tokenswarm.chunks import Choice, Chunk, Delta, Usage, chunk_of, error_of, plain_text
 from tokenswarm.endpoint import Api
 from tokenswarm.sse import Event
-from tokenswarm.toolcalls import CallDelta, FunctionDelta, ToolCall, ToolCalls
-
-
-class _Delta(msgspec.Struct, gc=False):
-    content: str | None = None
-    reasoning: str | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[CallDelta] | None = None
-
-
-class _Choice(msgspec.Struct, gc=False):
-    delta: _Delta | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-
-
-class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    reasoning_tokens: int | None = None  # SGLang
-    prompt_cache_hit_tokens: int | None = None  # DeepSeek
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
-
-
-class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: Any = None
+from tokenswarm.toolcalls import CallDelta, ToolCall, ToolCalls
 
 
 class _Head(msgspec.Struct, gc=False):
     id: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Chunk).decode
+_decode = msgspec.json.Decoder(Chunk).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
-_NO_DELTA = _Delta()
+_NO_DELTA = Delta()
 
 
 class AnswerDecoder:
@@ -121,14 +89,14 @@ class AnswerDecoder:
             except (msgspec.DecodeError, UnicodeDecodeError):
                 self._add_odd(at, payload)
                 continue
-            text = _plain_text(chunk)
+            text = plain_text(chunk)
             if text and self.first_output_s is not None:
                 times.append(at)
                 texts.append(text)
             else:
                 self._add_typed(at, chunk, payload)
 
-    def _add_typed(self, at: float, chunk: _Chunk, payload: bytes) -> None:
+    def _add_typed(self, at: float, chunk: Chunk, payload: bytes) -> None:
         if chunk.error is not None or not (chunk.choices or chunk.usage):
             self._add_odd(at, payload)
             return
@@ -137,7 +105,7 @@ class AnswerDecoder:
             self.request_id = _decode_id(payload)
         self._add_chunk(at, chunk)
 
-    def _add_chunk(self, at: float, chunk: _Chunk) -> None:
+    def _add_chunk(self, at: float, chunk: Chunk) -> None:
         spoke = [self._add_choice(at, choice) for choice in chunk.choices or ()]
         if any(spoke):
             self.token_times.append(at)
@@ -146,7 +114,7 @@ class AnswerDecoder:
             if chunk.usage.completion_tokens is not None and any(spoke):
                 self._counted.append(chunk.usage.completion_tokens)
 
-    def _add_choice(self, at: float, choice: _Choice) -> bool:
+    def _add_choice(self, at: float, choice: Choice) -> bool:
         """True where it makes its event a token event."""
         delta = choice.delta or _NO_DELTA
         content = delta.content or choice.text or ""
@@ -160,7 +128,7 @@ class AnswerDecoder:
             self.finish_reason = choice.finish_reason
         return bool(content or called or thought)
 
-    def _add_reasoning(self, delta: _Delta) -> bool:
+    def _add_reasoning(self, delta: Delta) -> bool:
         """Some gateways fill both fields with the same text; it counts once."""
         if delta.reasoning:
             self._reasoning.append(delta.reasoning)
@@ -173,7 +141,7 @@ class AnswerDecoder:
             self._calls = ToolCalls()
         return self._calls.add(deltas)
 
-    def _add_usage(self, usage: _Usage) -> None:
+    def _add_usage(self, usage: Usage) -> None:
         """The latest usage holds: it is cumulative where it comes with every chunk."""
         before = usage.prompt_tokens_details
         after = usage.completion_tokens_details
@@ -200,10 +168,10 @@ class AnswerDecoder:
         if self.request_id is None and isinstance(event.get("id"), str):
             self.request_id = event["id"] or None
         self.events += 1
-        error = _error_of(event)
+        error = error_of(event)
         if error is not None:
             self._add_error(error, event)
-        self._add_chunk(at, _chunk_of(event))
+        self._add_chunk(at, chunk_of(event))
 
     def _add_error(self, error: Any, event: dict[str, Any] | None) -> None:
         if self.error is None:
@@ -253,17 +221,6 @@ def _body(start: dict[str, Any], max_tokens: int, ignore_eos: bool, extra: dict[
     return msgspec.json.encode(body | extra if extra else body)
 
 
-def _plain_text(chunk: _Chunk) -> str | None:
-    """The text of a chunk that has nothing else: the fast way for nearly all of them."""
-    choices = chunk.choices
-    if not choices or chunk.usage is not None or chunk.error is not None or len(choices) > 1:
-        return None
-    delta = choices[0].delta
-    if delta is None or choices[0].finish_reason or delta.tool_calls or delta.reasoning or delta.reasoning_content:
-        return None
-    return delta.content
-
-
 def _decode_id(payload: bytes) -> str | None:
     try:
         return _decode_head(payload).id or None
@@ -283,92 +240,3 @@ def _joined(parts: list[str]) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-def _error_of(event: dict[str, Any]) -> Any:
-    """The error an event without usable choices tells of, ``None`` where it is something else."""
-    if event.get("error") is not None:
-        return event["error"]
-    if event.get("object") == "error":
-        return event
-    if not event.get("choices") and isinstance(event.get("message"), str) and ("code" in event or "type" in event):
-        return event
-    return event.get("detail") if not event.get("choices") and "id" not in event else None
-
-
-def _chunk_of(event: dict[str, Any]) -> _Chunk:
-    choices = event.get("choices")
-    usage = event.get("usage")
-    return _Chunk(
-        choices=[_choice_of(choice) for choice in choices if isinstance(choice, dict)]
-        if isinstance(choices, list)
-        else None,
-        usage=_usage_of(usage) if isinstance(usage, dict) else None,
-    )
-
-
-def _choice_of(choice: dict[str, Any]) -> _Choice:
-    delta = choice.get("delta")
-    finish = choice.get("finish_reason")
-    return _Choice(
-        delta=_delta_of(delta) if isinstance(delta, dict) else None,
-        text=_text_of(choice.get("text")),
-        finish_reason=None if finish is None else str(finish),
-    )
-
-
-def _delta_of(delta: dict[str, Any]) -> _Delta:
-    calls = delta.get("tool_calls")
-    if isinstance(calls, dict):  # older TGI
-        calls = [calls]
-    return _Delta(
-        content=_text_of(delta.get("content")),
-        reasoning=_text_of(delta.get("reasoning")),
-        reasoning_content=_text_of(delta.get("reasoning_content")),
-        tool_calls=[_call_of(call) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else None,
-    )
-
-
-def _text_of(value: Any) -> str | None:
-    """Text as such or as a list of parts."""
-    if isinstance(value, list):
-        parts = (part.get("text") if isinstance(part, dict) else part for part in value)
-        return "".join(part for part in parts if isinstance(part, str))
-    return value if isinstance(value, str) else None
-
-
-def _call_of(call: dict[str, Any]) -> CallDelta:
-    function = call.get("function")
-    function = function if isinstance(function, dict) else {}
-    index, identity, arguments = call.get("index"), call.get("id"), function.get("arguments")
-    return CallDelta(
-        index=index if isinstance(index, int) else None,
-        id=None if identity is None else str(identity),
-        function=FunctionDelta(
-            name=_text_of(function.get("name")),
-            arguments=arguments if arguments is None or isinstance(arguments, str) else json.dumps(arguments),
-        ),
-    )
-
-
-def _usage_of(usage: dict[str, Any]) -> _Usage:
-    return _Usage(
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens")),
-        reasoning_tokens=_count(usage.get("reasoning_tokens")),
-        prompt_cache_hit_tokens=_count(usage.get("prompt_cache_hit_tokens")),
-        prompt_tokens_details=_details_of(usage.get("prompt_tokens_details")),
-        completion_tokens_details=_details_of(usage.get("completion_tokens_details")),
-    )
-
-
-def _details_of(details: Any) -> _Details | None:
-    if not isinstance(details, dict):
-        return None
-    return _Details(
-        cached_tokens=_count(details.get("cached_tokens")), reasoning_tokens=_count(details.get("reasoning_tokens"))
-    )
-
-
-def _count(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and value == value else None
