@@ -56,6 +56,8 @@ def table(options: argparse.Namespace) -> int:
         return 0
     for reason in verdict.doubts:
         print(f"not credible: {reason}", file=sys.stderr)
+    for reason in verdict.missed:
+        print(f"objective missed: {reason}", file=sys.stderr)
     return verdict.exit_code
 
 

@@ -27,6 +27,10 @@ class Check:
     def met(self) -> bool:
         return self.value is not None and self.value <= self.limit
 
+    def __str__(self) -> str:
+        is_now = "unknown" if self.value is None else f"{self.value:.4g}"
+        return f"{self.metric} is {is_now}, at most {self.limit:g} is allowed"
+
 
 @dataclass(frozen=True)
 class ClassVerdict:
@@ -53,6 +57,16 @@ class Verdict:
     @property
     def credible(self) -> bool:
         return not self.doubts
+
+    @property
+    def missed(self) -> list[str]:
+        """A line for every limit that was not met."""
+        return [
+            f"{one.traffic or 'all'}{'' if one.concurrency is None else f' at c={one.concurrency}'}: {check}"
+            for one in self.classes
+            for check in one.checks
+            if not check.met
+        ]
 
     @property
     def exit_code(self) -> int:

@@ -289,7 +289,7 @@ class RunMaster:
         command = [sys.executable, "-m", "analysis", "table", str(path), "--save", "--check"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         self.exit_code = result.returncode
-        self.table_text = result.stdout
+        self.table_text = result.stdout + (f"\n{result.stderr}" if result.stderr else "")  # why it is not good
         if result.returncode not in (0, 1, 3):
             log.error("the analysis failed: %s", (result.stderr.strip().splitlines() or ["no output"])[-1])
             self.exit_code = 3

@@ -239,7 +239,7 @@ def _quitting(environment: Any, **_: Any) -> None:
         FinalStatsCSV.newest.last_look()
     if session.master is not None and session.master.exit_code is not None:
         environment.process_exit_code = session.master.exit_code
-        if session.master.table_text:
+        if session.master.table_text and not environment.parsed_options.json:
             _quit.table = session.master.table_text  # type: ignore[attr-defined]
             logging.getLogger("locust.stats_logger").setLevel(logging.WARNING)  # one table is enough
 

@@ -413,6 +413,7 @@ def test_too_many_failures_fail_the_run(
     assert (level["requests"], level["errors"], level["figures"]["ttft_p50_s"]["n"]) == (30, {"http_429": 5}, 25)
     assert {row["retry_after_s"] for row in run.rows if row["error_kind"]} == {"1.000000"}
     assert run.code == code, run.output
+    assert ("objective missed: chat at c=2: failed is 0.1667" in run.output) is (code == 1)
 
 
 def test_latency_objectives_decide_the_exit_code(
@@ -426,6 +427,7 @@ def test_latency_objectives_decide_the_exit_code(
         assert run.code == code, run.output
         (verdict,) = run.table()["objectives"]
         assert verdict["met"] is (code == 0)
+        assert ("objective missed: chat at c=1: ttft_p50_s is" in run.output) is (code == 1)
 
 
 def test_measured_time_begins_at_full_load(simulator: Callable[..., Simulator], locust: Callable[..., Run]) -> None:
@@ -567,3 +569,25 @@ def test_free_running_over_processes(simulator: Callable[..., Simulator], locust
     truth = {row["id"] for row in server.truth()}
     assert {row["request_id"] for row in run.rows if row["request_id"]} <= truth
     assert len(truth) == len(run.rows)
+
+
+def test_json_on_standard_output_is_nothing_else(
+    simulator: Callable[..., Simulator], locust: Callable[..., Run], closed_scenario: Callable[..., str]
+) -> None:
+    """With Locust's --json another program reads standard output: no table stands behind it."""
+    server = simulator("--speed", "20")
+    run = locust("-H", server.url, "--json", scenario=closed_scenario("users: 1, sessions: 3"))
+    entries = json.loads(run.output.removesuffix(run.errors))
+    assert {entry["name"]: entry["num_requests"] for entry in entries}["chat c=1"] == 3
+    assert (run.folder / "table.txt").exists()
+
+
+def test_a_run_that_never_reached_full_load_says_why_it_proves_nothing(
+    simulator: Callable[..., Simulator], locust: Callable[..., Run]
+) -> None:
+    """Spawning that takes longer than the run: exit code 3 and the reason on the screen."""
+    server = simulator("--speed", "4")
+    run = locust("-H", server.url, "-u", "3", "-r", "0.5", "-t", "1s")
+    assert {row["phase"] for row in run.rows} <= {"warmup", "drain"}
+    assert run.code == 3, run.output
+    assert "not credible: " in run.output
