@@ -10,6 +10,7 @@ import msgspec
 from tokenswarm.connection import Clock, Connection, Timeouts
 from tokenswarm.dialer import Dialer, Tls
 from tokenswarm.endpoint import Api, Endpoint
+from tokenswarm.errors import ErrorKind
 from tokenswarm.failures import (
     Failure,
     answer_failure,
@@ -21,6 +22,7 @@ from tokenswarm.failures import (
     status_failure,
     stream_failure,
 )
+from tokenswarm.keepalive import KeepAlive
 from tokenswarm.protocols import AnswerDecoder
 from tokenswarm.reception import Reception
 from tokenswarm.records import RequestRecord, TokenSource
@@ -81,7 +83,8 @@ class StreamingClient:
     """Sends to one operation of one server. Connections are kept; a client is meant for one user, several may share it.
 
     ``headers`` go out with every request; what stands in ``Authorization`` or ``api-key`` never comes back in an error
-    text. ``clock`` forces the reader's own time where kernel stamps would be used.
+    text. ``clock`` forces the reader's own time where kernel stamps would be used. Clients of the same server may share
+    what they learn in ``keep_alive``.
     """
 
     def __init__(
@@ -92,10 +95,12 @@ class StreamingClient:
         timeouts: Timeouts,
         tls: Tls,
         clock: Clock | None = None,
+        keep_alive: KeepAlive | None = None,
     ) -> None:
         self._api = api
         self._dialer = Dialer(endpoint, timeouts, tls, clock)
-        self._idle: list[Connection] = []
+        self._keep_alive = keep_alive or KeepAlive()
+        self._idle: list[tuple[Connection, float]] = []  # with the end of its last answer
         self._head = request_head(endpoint, endpoint.path_for(api), headers)
         self._secrets = secrets_of(headers)
 
@@ -114,6 +119,8 @@ class StreamingClient:
             connection.exchange(b"%b%d\r\n\r\n%b" % (self._head, len(body), body), reception)
         except BaseException as error:  # noqa: BLE001 - boundary: every way to end is one Exchange
             failure = stream_failure(error, reception, reused) if reception else connect_failure(error)
+            if failure[0] == ErrorKind.STALE_CONNECTION:
+                self._keep_alive.doubt()
             if not isinstance(error, Exception):
                 exchange.killed = error
             exchange.finished_s = time.perf_counter()
@@ -121,7 +128,7 @@ class StreamingClient:
             failure = status_failure(reception) or answer_failure(answer, reception.body)
             exchange.finished_s = reception.last_s
             if connection.alive:
-                self._idle.append(connection)
+                self._keep(connection)
         if failure is not None:
             exchange.error_kind = failure[0]
             exchange.error = sample(failure[1], self._secrets)
@@ -131,13 +138,26 @@ class StreamingClient:
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop()[0].close()
+
+    def _keep(self, connection: Connection) -> None:
+        if self._keep_alive.kept is False:
+            connection.close()
+        else:
+            self._idle.append((connection, time.perf_counter()))
 
     def _connection(self, exchange: Exchange) -> Connection:
         while self._idle:
-            connection = self._idle.pop()
+            connection, ended_s = self._idle.pop()
+            try:
+                self._keep_alive.watch(ended_s)
+            except BaseException:  # the end of the run
+                connection.close()
+                raise
             if connection.is_fit():
+                self._keep_alive.saw_open()
                 return connection
+            self._keep_alive.saw_closed(ended_s)
             connection.close()
         start_s = exchange.sent_s = time.perf_counter()
         connection = self._dialer.open()

@@ -16,6 +16,7 @@ import msgspec
 from tokenswarm.client import StreamingClient
 from tokenswarm.endpoint import Endpoint
 from tokenswarm.errors import InputError
+from tokenswarm.keepalive import KeepAlive
 from tokenswarm.prompts import Material, session_rng, survey_scenario
 from tokenswarm.protocols import chat_body, completion_body
 from tokenswarm.records import Phase
@@ -101,11 +102,17 @@ class Plan:
             for index in range(len(self.traffic))
         ]
 
+    @cached_property
+    def _keep_alive(self) -> KeepAlive:
+        return KeepAlive()
+
     # what a user asks for ---------------------------------------------------------------
 
     def client(self) -> StreamingClient:
         target = self.scenario.target
-        return StreamingClient(self._endpoint, target.api, self._headers, target.timeouts, target.tls)
+        return StreamingClient(
+            self._endpoint, target.api, self._headers, target.timeouts, target.tls, keep_alive=self._keep_alive
+        )
 
     def session(self, ticket: Ticket) -> tuple[ChatTraffic, ChatSession]:
         """The session that a ticket names: the same for the same ticket in every process.
