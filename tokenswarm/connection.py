@@ -8,6 +8,7 @@ even where this process reads late.
 
 from __future__ import annotations
 
+import itertools
 import select
 import socket
 import ssl
@@ -32,7 +33,10 @@ HAS_KERNEL_CLOCK = sys.platform == "linux" and struct.calcsize("l") == 8
 
 _READ_SIZE = 65536
 _BIG_READ = 2048  # bytes: above it reads are worth decoding at once
-_BATCH = 128  # reads kept undecoded; with the limit above at most 256 KiB
+_BATCH = 32  # reads kept undecoded; with the limit above at most 64 KiB
+# After how many reads a request is decoded for the first time: all different, so that streams that began together
+# and get their tokens in the same step do not decode in the same step too.
+_FIRST_BATCHES = itertools.cycle([11 * i % _BATCH + 1 for i in range(_BATCH)])
 _LAST_BYTES = b"\r\n\r\n"  # a chunked body always ends in these
 
 _poll = monkey.get_original("select", "poll")
@@ -68,6 +72,7 @@ class Connection:
     """For one request at a time. ``alive`` says whether it may serve the next one."""
 
     __slots__ = (
+        "_batch",
         "_eager",
         "_greenlet",
         "_hub",
@@ -103,6 +108,7 @@ class Connection:
         self._reception: Reception | None = None
         self._outcome: BaseException | bool = True
         self._eager = True
+        self._batch = _BATCH
         self._writing = False  # of a request that does not fit into the socket's buffer
         self._reads: list[bytes] = []
         self._times: list[float] = []
@@ -130,6 +136,7 @@ class Connection:
     def exchange(self, request: bytes, reception: Reception) -> None:
         """Writes the request and waits until the answer has ended properly. Raises what ended it otherwise."""
         self._reception = reception
+        self._batch = next(_FIRST_BATCHES)
         self._outcome = False
         self._greenlet = gevent.getcurrent()
         if self._timer is None:
@@ -201,8 +208,10 @@ class Connection:
         self._times.append(perf_counter())
         self._reads.append(data)
         self._marks.append(marks[0][2] if marks else None)
-        if self._eager or not 4 <= len(data) <= _BIG_READ or data[-4:] == _LAST_BYTES or len(self._reads) >= _BATCH:
+        if self._eager or not 4 <= len(data) <= _BIG_READ or len(self._reads) >= self._batch:
             self._digest()
+        elif data[-4:] == _LAST_BYTES:
+            self._hub.loop.run_callback(self._digest)  # after the other descriptors that are ready now have been read
 
     def _on_bytes(self) -> None:
         try:
@@ -214,8 +223,10 @@ class Connection:
             return
         self._times.append(perf_counter())
         self._reads.append(data)
-        if self._eager or not 4 <= len(data) <= _BIG_READ or data[-4:] == _LAST_BYTES or len(self._reads) >= _BATCH:
+        if self._eager or not 4 <= len(data) <= _BIG_READ or len(self._reads) >= self._batch:
             self._digest()
+        elif data[-4:] == _LAST_BYTES:
+            self._hub.loop.run_callback(self._digest)  # after the other descriptors that are ready now have been read
 
     def _on_tls_bytes(self) -> None:
         """Until the TLS layer holds nothing more: it may have decrypted several records of one arrival."""
@@ -238,6 +249,9 @@ class Connection:
 
     def _digest(self) -> None:
         """Hands what was read to the parser and the decoder."""
+        if not self._reads:
+            return
+        self._batch = _BATCH
         reads, times, marks = self._reads, self._times, self._marks
         self._reads, self._times, self._marks = [], [], []
         reception = self._reception
