@@ -28,7 +28,7 @@ _DEFINITIONS = (
 )
 SIMULATED_TEXT = "these numbers come from a simulated engine, not from a real server"
 # Above this share of reads with several events a level is marked.
-MERGED_LIMIT = 0.10
+MERGED_LIMIT = 0.05
 _INFINITE = "TTFT, TPOT and E2E quantiles count every failed request as infinitely late (∞)"
 
 

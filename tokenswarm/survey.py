@@ -220,7 +220,8 @@ def _template_prefix(asked: _Survey) -> int | None:
     pair = [asked.counting.prompt_ids(asked.prompt(head)) for head in asked.heads[:2]]
     if len(pair) < 2 or pair[0] is None or pair[1] is None:
         return None
-    return next(place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other)
+    differences = (place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other)
+    return next(differences, None)
 
 
 def _checked(asked: _Survey, counter: TokenCounter) -> TokenCounter:
