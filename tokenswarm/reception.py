@@ -6,6 +6,7 @@ import re
 import struct
 import sys
 import zlib
+from collections.abc import Iterable
 from time import perf_counter, time_ns
 from typing import TYPE_CHECKING
 
@@ -133,6 +134,7 @@ class Reception:
                 raise
             self._clean = False  # bytes after the end: the answer stands, the connection is not used again
         finally:
+            arrivals += [self.last_s] * (len(parser.bodies) - len(arrivals))
             if arrivals:
                 self._take_body(arrivals)
         return parser.complete and self._end()
@@ -151,12 +153,7 @@ class Reception:
             self._keep -= len(self.body)
         if self._events is None or self.answer is None:
             return
-        payloads = self._events.plain(bodies)
-        if payloads is not None:
-            self.answer.add(zip(arrivals, payloads))  # noqa: B905 - equal by construction
-        else:
-            for at, body in zip(arrivals, bodies, strict=False):
-                self.answer.add(self._events.feed(bytes(body), at))
+        self.answer.add(_events_of(self._events, bodies, arrivals))
 
     def _open_body(self, start: bytes) -> None:
         """JSON or a page of HTML is no event stream, whatever the headers say."""
@@ -245,6 +242,27 @@ class Reception:
             raise CutShort("connection closed before the response had ended") from None
         if not self._parser.complete:  # not a byte of it had come: to the parser, no message has ended badly
             raise CutShort("connection closed before the response had begun")
+
+
+def _events_of(
+    decoder: EventDecoder, bodies: list[bytes | bytearray], arrivals: list[float]
+) -> Iterable[tuple[float, bytes]]:
+    """The short way where it goes; a big read may cut its first and its last piece, but not those in between."""
+    payloads = decoder.plain(bodies)
+    if payloads is not None:
+        return zip(arrivals, payloads)  # noqa: B905 - equal by construction
+    events: list[tuple[float, bytes]] = []
+    start = 0
+    if len(bodies) > 3:
+        events += decoder.feed(bytes(bodies[0]), arrivals[0])
+        start = 1
+        inner = decoder.plain(bodies[1:-1])
+        if inner is not None:
+            events += zip(arrivals[1:-1], inner)  # noqa: B905 - equal by construction
+            start = len(bodies) - 1
+    for at, body in zip(arrivals[start:], bodies[start:], strict=True):
+        events += decoder.feed(bytes(body), at)
+    return events
 
 
 def _could_be_head(data: bytes) -> bool:
