@@ -84,6 +84,8 @@ def stream_failure(error: BaseException, reception: Reception, reused: bool) -> 
         return error.kind, text
     if _is_client_limit(error):
         return ErrorKind.CLIENT_LIMIT, text
+    if isinstance(error, UndecodableBody) and (failure := status_failure(reception)):
+        return failure  # the status says enough
     if isinstance(error, CutShort | OSError) and not reception.begun:
         kind = ErrorKind.STALE_CONNECTION if reused else ErrorKind.RESET
         return kind, "connection closed before any byte of the answer"

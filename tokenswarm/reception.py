@@ -91,7 +91,7 @@ class Reception:
         self._parser = parser
         self._head = b""
         self._events: EventDecoder | None = None
-        self._inflate: _Inflater | None = None
+        self._inflate: _Inflater | _Unknown | None = None
         self._keep = 0  # bytes of the body that are still to be kept
         self._base_s = 0
         self._offset_s = 0.0
@@ -269,12 +269,20 @@ def _could_be_head(data: bytes) -> bool:
     return b"\r\n\r\n" not in data and len(data) < _HEAD_LIMIT and data[:5] == b"HTTP/"[: len(data)]
 
 
-def _inflater(coding: str) -> _Inflater | None:
+def _inflater(coding: str) -> _Inflater | _Unknown | None:
     if coding in ("gzip", "x-gzip", "deflate"):
         return _Inflater()
-    if coding == "identity":
-        return None
-    raise UndecodableBody(f"content-encoding {coding} cannot be decoded")
+    return None if coding == "identity" else _Unknown(coding)
+
+
+class _Unknown:
+    """A content coding that was not asked for and is not known here."""
+
+    def __init__(self, coding: str) -> None:
+        self._coding = coding
+
+    def feed(self, data: bytes) -> bytes:
+        raise UndecodableBody(f"content-encoding {self._coding} cannot be decoded")
 
 
 class _Inflater:

@@ -92,6 +92,7 @@ ENDS = {
     "429": (plain(429, "busy"), "http_429", 0),
     "500": (plain(500, ""), "http_5xx", 0),
     "unknown coding": ({**GOOD, "headers": [*GOOD["headers"], ["Content-Encoding", "br"]]}, "malformed", 0),
+    "500 in an unknown coding": (plain(500, "xyz", ("Content-Encoding", "br")), "http_5xx", 0),
     "interim response": (
         {"raw": "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 401 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"},
         "http_401",
