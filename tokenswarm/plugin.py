@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gc
+import io
 import logging
 import os
 import resource
@@ -60,9 +61,18 @@ class FinalStatsCSV(locust.stats.StatsCSVFileWriter):  # type: ignore[misc]
         for handle in (stats, failures):
             handle.truncate()
             handle.close()
-        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - closed by close_files
-        self.requests_csv_filehandle = self.failures_csv_filehandle = nowhere
-        self.requests_csv_writer = self.failures_csv_writer = csv.writer(nowhere)
+        self._divert("requests", "failures")
+
+    def close_files(self) -> None:
+        """Locust's greenlet may write once more after that, and would fail."""
+        super().close_files()
+        self._divert("requests", "failures", "exceptions", "stats_history")
+
+    def _divert(self, *files: str) -> None:
+        for file in files:
+            nowhere = io.StringIO()
+            setattr(self, f"{file}_csv_filehandle", nowhere)
+            setattr(self, f"{file}_csv_writer", csv.writer(nowhere))
 
 
 class Session:
@@ -204,7 +214,7 @@ def _init(environment: Any, kind: str | None) -> None:
         sys.exit(BAD_INPUT)
     environment.tokenswarm = session
     session.listen(environment.events)
-    if session.master is not None:
+    if session.master is not None and session.master.levels and environment.parsed_options.headless:
         gevent.signal_handler(signal.SIGTERM, _stop, environment)
     gc.collect()
     gc.freeze()
@@ -224,7 +234,10 @@ def _quit_with(runner: Any, parent: int) -> None:
 
 
 def _stop(environment: Any) -> None:
-    """SIGTERM, as containers get it: Locust listens for it only once a run with levels is over."""
+    """SIGTERM, as containers get it: Locust's own handler stands only once a headless run with levels is over.
+
+    Where Locust's handler stands, a second one would end the workers before their last rows are in.
+    """
     log.warning("stopped by SIGTERM; what was measured so far is kept")
     environment.runner.quit()
 
