@@ -1,12 +1,14 @@
 # `make` alone explains itself. Everything runs in .venv, which is made on first use.
-PYTHON ?= python3.11
+PYTHON ?= $(or $(shell command -v python3.11),$(shell command -v python3),python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DEV    := $(VENV)/.ready-dev
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check
 
 SCENARIO ?= scenarios/chat-sweep.yaml
 URL      ?=
-RUN      ?= $(shell ls -d results/*/ 2>/dev/null | grep -v /bench- | tail -n 1)
+RUN      ?=
 ARGS     ?=
 
 .DEFAULT_GOAL := help
@@ -15,42 +17,45 @@ ARGS     ?=
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
-setup: $(READY) ## make .venv and install everything into it
-$(READY): requirements.txt requirements-dev.txt pyproject.toml
+setup: $(DEV) ## make .venv and install everything into it, for tests too
+$(READY): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(PIP) -r requirements.txt setuptools==80.9.0
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+$(DEV): $(READY) requirements-dev.txt
+	$(PIP) -r requirements-dev.txt
 	@touch $@
 
 demo: $(READY) ## a simulated engine under chat traffic at 1 to 32 users, and its table
-	$(BIN)/locust -f locustfiles/chat.py --headless --only-summary --skip-log-setup --scenario scenarios/demo.yaml $(ARGS)
+	$(BIN)/locust -f locustfiles/chat.py --headless --only-summary --scenario scenarios/demo.yaml $(ARGS)
 
-run: $(READY) ## SCENARIO=scenarios/chat-sweep.yaml URL=http://host:8000: the load, then the table
+run: $(READY) ## make run SCENARIO=scenarios/chat-sweep.yaml URL=http://host:8000: the load, then the table
 	$(BIN)/locust -f locustfiles/chat.py --headless --only-summary --scenario $(SCENARIO) $(if $(URL),--host $(URL)) $(ARGS)
 
-ui: $(READY) ## Locust's page on http://127.0.0.1:8089; URL= and SCENARIO= as for run
+ui: $(READY) ## Locust's page on http://127.0.0.1:8089; URL= and SCENARIO= are optional
 	$(BIN)/locust -f locustfiles/chat.py --web-host 127.0.0.1 $(if $(filter command line environment,$(origin SCENARIO)),--scenario $(SCENARIO)) $(if $(URL),--host $(URL)) $(ARGS)
 
-table: $(READY) ## RUN=results/…: the table of a finished run (default: the newest)
+table: $(READY) ## RUN=results/…: the table of a finished run (default: the newest); ARGS=--by-class
 	$(BIN)/python -m analysis table $(RUN) $(ARGS)
 
-test: $(READY) ## all tests that need no engine
+test: $(DEV) ## all tests that need no engine
 	$(BIN)/python -m pytest -m "not engine" $(ARGS)
 
-lint: $(READY) ## style, types, import contracts
+lint: $(DEV) ## style, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY) ## how fast and how truthful the load generator is on this machine
+bench: $(DEV) ## how fast and how truthful the load generator is on this machine
 	$(BIN)/python -m benchmarks all $(ARGS)
 
-engines: $(READY) ## install the real engines that test-engines uses, into .engines
+engines: $(DEV) ## install the real engines that test-engines uses, into .engines
 	$(BIN)/python -m tests.engines.install $(ARGS)
 
-test-engines: $(READY) ## chat sweeps against real llama.cpp and vLLM on the CPU
+test-engines: $(DEV) ## chat sweeps against real llama.cpp and vLLM on the CPU
 	$(BIN)/python -m pytest -m engine -rs $(ARGS)
 
 clean: ## remove .venv and caches; results stay

@@ -111,6 +111,7 @@ class Controller:
         self._phase = Phase.WARMUP
         self._users: dict[str, int] = {}
         self._filling = False
+        self._lost = 0
         self._expect_users()
 
     # what Locust's shape asks for -------------------------------------------------
@@ -134,22 +135,31 @@ class Controller:
         self.workers[worker] = WorkerState(worker, offset_s=offset_s)
 
     def report(
-        self, worker: str, waiting: int, done: Sequence[tuple[int, str, Sequence[Sequence[Any]]]], order: int
+        self, worker: str, waiting: int, done: Sequence[tuple[int, str, bool, Sequence[Sequence[Any]]]], order: int
     ) -> None:
         """``worker`` has ``waiting`` idle users after obeying ``order`` orders; ``done`` lists the sessions that
-        have ended since its last report: level, phase of the ticket, facts of its requests. Their records must
-        be in already."""
+        have ended since its last report: level, phase of the ticket, whether it was played to its end, facts of
+        its requests. Their records must be in already."""
         state = self.workers[worker]
         if order == state.orders:
             state.waiting = waiting
-        for level, phase, requests in done:
+        for level, phase, played, requests in done:
             if level != self.position:
                 continue
+            if not played and self.stage in ("warmup", "measure"):
+                self._lose(phase)
             for facts in requests:
                 self.facts.add(facts, state.offset_s)
             if phase == self._phase and self.level.duration_s is None:
                 self.ledger.finish(worker, 1)
         self._advance()
+
+    def _lose(self, phase: str) -> None:
+        """A session was stopped, and not by us: Locust moves users when a worker joins or leaves."""
+        if phase == Phase.MEASURED:
+            self._lost += 1
+            self._state = "partial"
+            self._reason = f"{self._lost} sessions lost: their users were stopped by Locust (a worker joined or left)"
 
     def _advance(self) -> None:
         if self.finished:
@@ -186,6 +196,7 @@ class Controller:
         self.facts = LevelFacts()
         self._users = {worker.name: worker.waiting for worker in self.workers.values()}
         self._filling = False
+        self._lost = 0
         self._started_s = perf_counter()
         self.measured_started_s = None
         self._state, self._reason = "complete", ""
@@ -249,13 +260,23 @@ class Controller:
         level = self.level
         self._on_level_end(self.level_row(), level, self.facts)
         self.stage = "spawn"
-        self.finished = self.position + 1 >= len(self.levels)
+        self.finished = self.position + 1 >= len(self.levels) or self._nothing_succeeded()
         if not self.finished:
             self.position += 1
             self._expect_users()
         self._changed.set()
         if not self.finished and self.level.concurrency == level.concurrency:
             gevent.spawn(self._advance)  # the same users stay: no spawning will wake us
+
+    def _nothing_succeeded(self) -> bool:
+        """Every request failed: higher levels would only repeat it."""
+        facts = self.facts
+        hopeless = 0 < facts.measured_requests == facts.failed_requests
+        if hopeless and self.position + 1 < len(self.levels):
+            log.error(
+                "%s: all %d requests failed; the levels after it are left out", self.level.label, facts.failed_requests
+            )
+        return hopeless
 
     def level_row(self) -> dict[str, Any]:
         """The current level as a row of ``levels.csv``."""
@@ -270,7 +291,7 @@ class Controller:
             "measured_ended_s": self.facts.measured_to_s if measured else None,
             "ended_s": perf_counter(),
             "planned_sessions": self.level.sessions,
-            "measured_sessions": self.ledger.done if self.level.sessions else None,
+            "measured_sessions": self.ledger.done - self._lost if self.level.sessions else None,
         }
 
     def interrupt(self, reason: str) -> None:

@@ -57,6 +57,8 @@ def sample(text: str, secrets: list[str]) -> str:
 
 def connect_failure(error: BaseException) -> Failure:
     """Of opening a connection."""
+    if not isinstance(error, Exception):
+        return ErrorKind.CANCELLED, "cut by the end of the run, before it was sent"
     return _connect_kind(error), str(error) or type(error).__name__
 
 

@@ -15,7 +15,7 @@ from tokenswarm.schedule import Level, Ticket, own_tickets
 FREE = -1  # stands for the level of a free-running session in reports
 
 Facts = tuple[bool, bool, float, float | None, float | None, float, int | None]
-Done = tuple[int, str, list[Facts]]
+Done = tuple[int, str, bool, list[Facts]]  # level, phase of the ticket, played to its end, facts of its requests
 
 
 class SessionCut(gevent.GreenletExit):  # type: ignore[misc]
@@ -126,8 +126,8 @@ class Gate:
     def done(self, ticket: Ticket, facts: list[Facts], *, played: bool) -> None:
         """The session has ended, by itself (``played``) or cut, and its records are with the recorder."""
         self._sessions.pop(gevent.getcurrent(), None)
-        phase = ticket.phase if played else Phase.DRAIN
-        self._done.append((FREE if ticket.level is None else ticket.level.index, phase, facts))
+        level = FREE if ticket.level is None else ticket.level.index
+        self._done.append((level, ticket.phase, played, facts))
         self.on_change()
 
     # reporting --------------------------------------------------------------------------

@@ -147,7 +147,7 @@ class RunMaster:
             self.controller.report(data["worker"], data["waiting"], data["done"], data["order"])
             return
         offset_s = self._offsets.get(data["worker"], (0.0, 0.0))[1]
-        for _level, _phase, requests in data["done"]:
+        for _level, _phase, _played, requests in data["done"]:
             for facts in requests:
                 self._free.add(facts, offset_s)
 
@@ -290,6 +290,9 @@ class RunMaster:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         self.exit_code = result.returncode
         self.table_text = result.stdout + (f"\n{result.stderr}" if result.stderr else "")  # why it is not good
+        self.table_text += f"\n{path}: requests.csv, table.txt, .md, .csv and .json\n"
+        if not self._environment.parsed_options.headless:
+            log.info("table: %s", path / "table.txt")
         if result.returncode not in (0, 1, 3):
             log.error("the analysis failed: %s", (result.stderr.strip().splitlines() or ["no output"])[-1])
             self.exit_code = 3

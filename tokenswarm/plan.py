@@ -22,7 +22,7 @@ from tokenswarm.protocols import chat_body, completion_body
 from tokenswarm.records import Phase
 from tokenswarm.scenario import ChatTraffic, Scenario
 from tokenswarm.schedule import FILL_BLOCK, Level, Mix, Ticket, level_labels
-from tokenswarm.target import counting_server, find_model, request_headers
+from tokenswarm.target import counting_server, find_model, is_simulated, request_headers
 from tokenswarm.tokens import TokenCounter
 from tokenswarm.traffic.chat import ChatSession
 from tokenswarm.traffic.turn import Turn
@@ -242,6 +242,7 @@ def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str
     headers = request_headers(endpoint, target)
     model = find_model(endpoint, target, headers)
     counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model))
-    plan = Plan(scenario, url, model, counter, simulator_url is not None, kind)
+    simulated = simulator_url is not None or is_simulated(endpoint, target, headers)
+    plan = Plan(scenario, url, model, counter, simulated, kind)
     _ = plan.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
     return plan

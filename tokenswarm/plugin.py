@@ -9,7 +9,9 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -176,9 +178,25 @@ class _EarlyJoin(logging.Filter):
         return not (record.msg.startswith("Unknown message type") and "ts_join" in record.getMessage())
 
 
+def _use_private_port(arguments: Sequence[str], environ: MutableMapping[str, str]) -> None:
+    """With ``--processes`` alone, master and workers meet on a free port of the loopback interface: on Locust's usual
+    one, workers of another run on this machine would join this one."""
+    words = {argument.partition("=")[0] for argument in arguments}
+    forks = "--processes" in words or "LOCUST_PROCESSES" in environ
+    chosen = words & {"--worker", "--master-port", "--master-bind-port", "--master-host", "--master-bind-host"}
+    if not forks or chosen or {"LOCUST_MASTER_NODE_PORT", "LOCUST_MASTER_BIND_PORT"} & environ.keys():
+        return
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    environ["LOCUST_MASTER_NODE_PORT"] = environ["LOCUST_MASTER_BIND_PORT"] = port
+    environ["LOCUST_MASTER_BIND_HOST"] = "127.0.0.1"
+
+
 def install(kind: str | None = None) -> None:
     """Call once in a locustfile. ``kind`` limits the scenario's traffic to what its user classes play."""
     locust.stats.StatsCSVFileWriter = FinalStatsCSV
+    _use_private_port(sys.argv, os.environ)
     logging.getLogger("locust.runners").addFilter(_EarlyJoin())
     started_as = os.getpid()  # Locust forks the workers of --processes later
     events.init_command_line_parser.add_listener(_add_options)
@@ -214,8 +232,11 @@ def _init(environment: Any, kind: str | None) -> None:
         sys.exit(BAD_INPUT)
     environment.tokenswarm = session
     session.listen(environment.events)
-    if session.master is not None and session.master.levels and environment.parsed_options.headless:
+    options = environment.parsed_options
+    if session.master is not None and session.master.levels and options.headless:
         gevent.signal_handler(signal.SIGTERM, _stop, environment)
+        if options.loglevel == "INFO":  # of a run with levels our own lines tell more than Locust's on its users
+            logging.getLogger("locust.runners").setLevel(logging.WARNING)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # few cyclic objects live here; fewer pauses for the streams

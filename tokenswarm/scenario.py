@@ -83,7 +83,8 @@ class Scenario(Model):
         default={}, description="Named limits that traffic classes refer to with objective."
     )
     seed: Annotated[int, Whole(0, 2**63 - 1)] = Field(
-        default=7, description="The same seed gives the same prompts, lengths and pauses."
+        default=7,
+        description="The same seed gives the same lengths, pauses and mix; the words differ from run to run.",
     )
 
     _text: str = PrivateAttr(default="")

@@ -21,6 +21,7 @@ from tokenswarm.failures import body_text
 from tokenswarm.scenario import Target
 
 RETRY_INTERVAL_S = 0.5
+_SIMULATOR = b'"tokenswarm-simulator"'
 _LONGEST_LIST = 8  # models named in a message
 
 
@@ -56,11 +57,18 @@ class Caller:
             status, answer = self._call("POST", url, json.dumps(body).encode())
         except TargetError:
             return
-        _require_key(status, url)
+        self.require_key(status, url)
         if status in (404, 405):
             raise TargetError(
                 f"{url} answered {status} ({self._shown(answer)}); are the base URL and the model's name right?"
             )
+
+    def require_key(self, status: int, url: str) -> None:
+        """Raise where the server wants a key, or another one."""
+        if status in (401, 403):
+            sent = {name.lower() for name in self._headers} & {"authorization", "api-key"}
+            problem = "the key was not accepted" if sent else "the server wants a key and none was sent"
+            raise TargetError(f"{url} answered {status}: {problem}; give one with target.api_key or --api-key-file")
 
     def _call(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
         parts = urlsplit(url)
@@ -127,7 +135,7 @@ def find_model(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -
         try:
             status, body = caller.get(url)
             if status != 503:
-                _require_key(status, url)
+                caller.require_key(status, url)
                 return _model_to_use(caller, endpoint, target, status, body)
             problem = TargetError(f"{url} answered 503: the server is not ready")
         except TargetError as error:
@@ -139,11 +147,13 @@ def find_model(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -
         time.sleep(RETRY_INTERVAL_S)
 
 
-def _require_key(status: int, url: str) -> None:
-    if status in (401, 403):
-        raise TargetError(
-            f"{url} answered {status}: the key was not accepted; give one with target.api_key or --api-key-file"
-        )
+def is_simulated(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -> bool:
+    """Whether our own simulator answers there, as its model list says: its figures must not pass for a server's."""
+    try:
+        status, body = Caller(headers, target).get(endpoint.origin + endpoint.path_of("/models"))
+    except TargetError:
+        return False
+    return status == 200 and _SIMULATOR in body
 
 
 def _shortest_request(target: Target) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class Target(Model):
         json_schema_extra={"enum": [*SIMULATOR_PRESETS, None]},
     )
     model: Annotated[str, Text("a model's name")] = Field(
-        default="auto", description="Model name to send; auto takes the first that the server lists."
+        default="auto", description="Model name to send; auto takes the only base model that the server lists."
     )
     api: Annotated[Literal["chat", "completions"], OneOf()] = Field(
         default="chat", description="chat calls /v1/chat/completions, completions calls /v1/completions."

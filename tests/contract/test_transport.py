@@ -11,9 +11,10 @@ import sys
 import textwrap
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gevent
@@ -22,6 +23,7 @@ import pytest
 from tests.contract.clients import client, send
 from tests.contract.replay import Replay, plain, recorded, stream
 from tokenswarm.client import error_group
+from tokenswarm.connection import Waker
 
 CASES = Path(__file__).parent / "cases"
 KEY = "sk-acc-CANARY-7f3a9c21d4"
@@ -606,3 +608,52 @@ print([job.value.error for job in jobs], abs(jobs[0].value.first_token_s - jobs[
             cwd=Path(__file__).parents[2],
         )
     assert done.stdout.strip() == "[None, None] True", done.stderr
+
+
+class _Loop:
+    """A hub's loop by hand: callbacks run in this turn, timers in the next."""
+
+    def __init__(self) -> None:
+        self.now: list[Callable[[], None]] = []
+        self.later: list[Callable[[], None]] = []
+
+    def run_callback(self, call: Callable[[], None]) -> None:
+        self.now.append(call)
+
+    def timer(self, after: float) -> Any:
+        assert after == 0.0
+        return SimpleNamespace(start=lambda call: self.later.append(call))
+
+    def turn(self) -> None:
+        due, self.now, self.later = [*self.now, *self.later], [], []
+        for call in due:
+            call()
+
+
+def test_users_are_woken_a_few_at_a_time_and_in_order() -> None:
+    """Twenty answers that end together take three turns of the loop, so sockets are read in between; none is lost,
+    also where one of the woken raises."""
+    loop, woken = _Loop(), []
+    waker = Waker(loop)
+
+    def wake(number: int) -> Callable[[], None]:
+        def call() -> None:
+            woken.append(number)
+            if number == 3:
+                raise RuntimeError("a user failed")
+
+        return call
+
+    for number in range(20):
+        waker.add(wake(number))
+    with pytest.raises(RuntimeError):
+        loop.turn()
+    seen = [len(woken)]
+    while loop.now or loop.later:
+        loop.turn()
+        seen.append(len(woken))
+    assert seen == [4, 12, 20]
+    assert woken == list(range(20))
+    waker.add(wake(20))
+    loop.turn()
+    assert woken[-1] == 20

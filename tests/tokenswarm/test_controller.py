@@ -41,8 +41,8 @@ class Crew:
             for number in range(data["first"], data["stop"])
         ]
 
-    def finish(self, worker: str, phase: str, *facts: tuple[Any, ...], waiting: int = 0) -> None:
-        self.report(worker, waiting, [(self.controller.position, phase, list(facts))])
+    def finish(self, worker: str, phase: str, *facts: tuple[Any, ...], waiting: int = 0, played: bool = True) -> None:
+        self.report(worker, waiting, [(self.controller.position, phase, played, list(facts))])
 
     def sent(self, message: str) -> list[dict[str, Any]]:
         return [data for name, data, _ in self.orders if name == message]
@@ -111,6 +111,30 @@ def test_fill_opens_with_the_last_ticket_and_closes_with_the_last_measured_sessi
     _row, facts = crew.ended[0]
     assert facts.measured_requests == 2
     assert facts.window_tokens("fill") == pytest.approx(4 + 6 + 2)
+
+
+def test_sessions_that_locust_stopped_are_lost_and_the_level_still_ends() -> None:
+    """A worker that joins makes Locust stop users in the middle: the level is partial and says how many it lost."""
+    crew = Crew([_level(sessions=3)], {"local": 2})
+    crew.idle()
+    crew.finish("local", "measured", _fact(0.0, 2.0, 1))
+    crew.finish("local", "measured", played=False)
+    crew.finish("local", "measured", _fact(0.0, 2.0, 1))
+    crew.idle()
+    row, _facts = crew.ended[0]
+    assert (row["state"], row["measured_sessions"]) == ("partial", 2)
+    assert row["reason"].startswith("1 sessions lost")
+
+
+def test_no_further_level_where_nothing_succeeds() -> None:
+    """A server that is gone: the level is written, and the ones after it are not tried."""
+    crew = Crew([_level(sessions=2), _level(index=1, label="next")], {"local": 2})
+    crew.idle()
+    for _ in range(2):
+        crew.finish("local", "measured", _fact(0.0, 1.0, 0, ok=False))
+    crew.idle()
+    assert len(crew.ended) == 1
+    assert crew.controller.target() is None
 
 
 def test_failed_requests_give_no_tokens_to_a_drained_level() -> None:

@@ -57,7 +57,7 @@ def test_the_model_is_clear(name: str, model: str, tmp_path: Path) -> None:
         (listing("not_list"), ["no model list"]),
         (plain(200, "hello"), ["no JSON"]),
         (plain(404, '{"detail":"Not Found"}'), ["404"]),
-        (plain(401, '{"error":"Unauthorized"}'), ["401", "key was not accepted"]),
+        (plain(401, '{"error":"Unauthorized"}'), ["401", "wants a key and none was sent"]),
     ],
 )
 def test_the_model_is_not_clear(answer: dict[str, Any], words: list[str], tmp_path: Path) -> None:
