@@ -79,9 +79,6 @@ def run_locust(
         path = folder / "scenario.yaml"
         path.write_text(scenario, encoding="utf-8")
         command += ["--scenario", str(path)]
-    if "--processes" in options:
-        port = str(free_port())
-        command += ["--master-bind-port", port, "--master-port", port]
     process = subprocess.Popen(
         [*command, *options],
         stdout=subprocess.PIPE,

@@ -220,3 +220,42 @@ def test_a_killed_run_stays_readable(
     table = run.table()
     assert table["levels"][0]["requests"] >= len(run.measured()) - 1
     assert "interrupted" in {note["key"] for note in table["notes"]}
+
+
+def test_a_worker_that_joins_in_the_middle_ends_the_level_as_partial(
+    simulator: Callable[..., Simulator], locust: Callable[..., Run], closed_scenario: Callable[..., str], tmp_path: Path
+) -> None:
+    """Locust then moves users: the sessions it stopped are lost, the level says so, and the run still ends."""
+    server, port = simulator("--speed", "0.3"), str(free_port())
+    worker = [str(LOCUST), "-f", str(ROOT / "locustfiles" / "chat.py"), "--worker", "--master-port", port]
+    workers: list[subprocess.Popen[bytes]] = []
+
+    def start_worker() -> None:
+        quiet = subprocess.DEVNULL
+        workers.append(subprocess.Popen(worker, cwd=tmp_path, stdout=quiet, stderr=quiet))
+
+    def join_later(process: subprocess.Popen[str]) -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and process.poll() is None:
+            files = list((tmp_path / "results").glob("*/requests.csv"))
+            if files and files[0].read_text().count("\n") > 6:
+                break
+            time.sleep(0.05)
+        start_worker()
+
+    start_worker()
+    try:
+        run = locust(
+            "-H", server.url, "--master", "--master-bind-port", port, "--expect-workers", "1",
+            scenario=closed_scenario("users: 4, sessions: 60, tail: drain"), watch=join_later,
+        )  # fmt: skip
+    finally:
+        for process in workers:
+            process.kill()
+            process.wait()
+    (level,) = run.file("levels.csv")
+    lost = 60 - len(run.measured())
+    assert (level["state"], int(level["measured_sessions"])) == ("partial", 60 - lost), run.output
+    assert 1 <= lost <= 4
+    assert level["reason"].startswith(f"{lost} sessions lost")
+    assert run.code == 3
