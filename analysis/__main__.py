@@ -14,11 +14,12 @@ from pathlib import Path
 from analysis.export import as_json, level_csv
 from analysis.objectives import Verdict, judge
 from analysis.outcome import Outcome
-from analysis.render import markdown, terminal
-from analysis.source import read_outcome
+from analysis.render import Choice, markdown, terminal
+from analysis.source import newest_run, read_outcome
 from tokenswarm.errors import InputError, TokenswarmError
 
 EXIT_BAD_INPUT = 2
+RESULTS = "results"  # where runs go unless told otherwise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,28 +38,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def table(options: argparse.Namespace) -> int:
     """The concurrency and latency table of one run."""
-    outcome = read_outcome(options.run, failures_infinite=options.failures_infinite)
+    outcome = read_outcome(_run_of(options.run), failures_infinite=options.failures_infinite)
     verdict = judge(outcome)
     if options.save:
         _save(outcome, verdict)
-    width = options.width or shutil.get_terminal_size((100, 24)).columns
-    match options.format:
-        case "json":
-            text = as_json(outcome, verdict)
-        case "csv":
-            text = level_csv(outcome, by_class=options.by_class)
-        case "markdown":
-            text = markdown(outcome, by_class=options.by_class)
-        case _:
-            text = terminal(outcome, width=width, by_class=options.by_class, colour=sys.stdout.isatty())
-    sys.stdout.write(text)
+    sys.stdout.write(_text(outcome, verdict, options))
     if not options.check:
         return 0
     for reason in verdict.doubts:
         print(f"not credible: {reason}", file=sys.stderr)
-    for reason in verdict.missed:
-        print(f"objective missed: {reason}", file=sys.stderr)
+    if options.format == "csv":  # every other format has them in its text
+        for reason in verdict.missed:
+            print(f"objective missed: {reason}", file=sys.stderr)
     return verdict.exit_code
+
+
+def _text(outcome: Outcome, verdict: Verdict, options: argparse.Namespace) -> str:
+    choice = Choice(by_class=options.by_class, notes=options.notes)
+    match options.format:
+        case "json":
+            return as_json(outcome, verdict)
+        case "csv":
+            return level_csv(outcome, by_class=options.by_class)
+        case "markdown":
+            return markdown(outcome, verdict, choice=choice)
+        case _:
+            width = options.width or shutil.get_terminal_size((100, 24)).columns
+            return terminal(outcome, verdict, width=width, choice=choice, colour=sys.stdout.isatty())
+
+
+def _run_of(named: list[str]) -> str:
+    """The one run that was named, else the newest below results/."""
+    given = [run for run in named if run]
+    if len(given) > 1:
+        raise InputError(f"one run at a time, not {len(given)}: {', '.join(given)}")
+    if given:
+        return given[0]
+    newest = newest_run(Path(RESULTS))
+    if newest is None:
+        raise InputError(f"no run in {RESULTS}/ yet: make demo, or name a run folder")
+    print(f"newest run: {newest}", file=sys.stderr)
+    return str(newest)
 
 
 def _save(outcome: Outcome, verdict: Verdict) -> None:
@@ -67,8 +87,8 @@ def _save(outcome: Outcome, verdict: Verdict) -> None:
     if not folder.is_dir():
         raise InputError(f"--save: {folder} is no run folder, only its tables have a place to be saved in")
     for name, text in (
-        ("table.txt", terminal(outcome, width=100)),
-        ("table.md", markdown(outcome)),
+        ("table.txt", terminal(outcome, verdict, width=100)),
+        ("table.md", markdown(outcome, verdict)),
         ("table.csv", level_csv(outcome)),
         ("table.json", as_json(outcome, verdict)),
     ):
@@ -88,9 +108,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _table_options(options: argparse.ArgumentParser) -> None:
     add = options.add_argument
-    add("run", metavar="RUN", help="a run folder, a requests.csv, or the prefix of Locust's CSV files")
+    add(
+        "run",
+        metavar="RUN",
+        nargs="*",
+        help="a run folder, a requests.csv, or the prefix of Locust's CSV files (default: the newest run in results/)",
+    )
     add("--format", choices=("terminal", "markdown", "csv", "json"), default="terminal")
     add("--json", dest="format", action="store_const", const="json", help="same as --format json")
+    add("--notes", action="store_true", help="all notes and definitions below the tables")
     add("--by-class", action="store_true", help="one row for every traffic class of a level")
     add("--failures-infinite", action="store_true", help="quantiles count a failed request as infinitely late")
     add(

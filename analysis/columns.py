@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.figures import SYMBOL, Figure
@@ -37,7 +38,7 @@ _TPOT = {label: _ms(f"tpot_{label}_ms", f"TPOT {label} ms") for label in ("p50",
 _E2E = {label: _plain(f"e2e_{label}_s", f"E2E {label} s", 1) for label in ("p50", "p90", "p95", "p99")}
 _REST = (
     _plain("per_request_tok_s", "tok/s per request", 1),
-    _plain("ttft_mean_s", "TTFT mean s", 2),
+    _ms("ttft_mean_ms", "TTFT mean ms"),
     _plain("tokens", "tokens", 0),
     _plain("wall_s", "wall s", 1),
 )
@@ -98,22 +99,36 @@ def scaled(figure: Figure, column: Column) -> Figure:
     return Figure(times(figure.value), figure.n, times(figure.low), times(figure.high), figure.marks)
 
 
-def cell(row: LevelRow | NameRow, column: Column) -> str:
-    """What a person reads: the number with its marks, blank for unknown."""
-    return text_of(scaled(row.figure(column.figure), column), column.decimals)
+def cells(rows: Sequence[LevelRow | NameRow], column: Column) -> list[str]:
+    """What a person reads, one text a row: the number with its marks, blank for unknown."""
+    return texts_of([scaled(row.figure(column.figure), column) for row in rows], column.decimals)
 
 
-def text_of(figure: Figure, decimals: int) -> str:
-    if figure.value is None:
-        return ""
-    marks = "".join(SYMBOL[mark] for mark in figure.marks)
-    return number_text(figure.value, decimals) + marks
+def texts_of(figures: Sequence[Figure], decimals: int) -> list[str]:
+    """All with the same decimals, so that a column can be compared at a glance."""
+    shared = decimals_for((figure.value for figure in figures), decimals)
+    return [
+        "" if figure.value is None else _fixed(figure.value, shared) + "".join(SYMBOL[mark] for mark in figure.marks)
+        for figure in figures
+    ]
 
 
 def number_text(value: float, decimals: int) -> str:
-    """Fixed decimals; below 10 as many as three significant digits need, but counts stay whole."""
-    if math.isinf(value):
-        return "∞"
-    if 0 < abs(value) < 10 and not (decimals == 0 and value.is_integer()):
-        decimals = max(decimals, min(6, 2 - math.floor(math.log10(abs(value)))))
-    return f"{value:.{decimals}f}"
+    """A number that stands alone."""
+    return _fixed(value, decimals_for((value,), decimals))
+
+
+def decimals_for(values: Iterable[float | None], decimals: int) -> int:
+    """At least ``decimals``; more for three digits of a smallest value below 10, if the largest keeps to four.
+
+    Counts (whole numbers without decimals) stay whole.
+    """
+    known = [abs(value) for value in values if value and not math.isinf(value)]
+    if not known or min(known) >= 10 or (decimals == 0 and all(value.is_integer() for value in known)):
+        return decimals
+    smallest, largest = (math.floor(math.log10(value)) for value in (min(known), max(known)))
+    return max(decimals, min(6, 2 - smallest, 3 - largest))
+
+
+def _fixed(value: float, decimals: int) -> str:
+    return "∞" if math.isinf(value) else f"{value:.{decimals}f}"

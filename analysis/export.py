@@ -78,7 +78,7 @@ def as_json(outcome: Outcome, verdict: Verdict) -> str:
             for row in outcome.warmup
         ],
         "failures": [asdict(group) for group in outcome.failures],
-        "notes": [asdict(note) for note in outcome.notes],
+        "notes": [{"key": note.key, "text": note.text} for note in outcome.notes],
         "objectives": [_class_verdict(one) for one in verdict.classes],
         "credible": {"ok": verdict.credible, "reasons": list(verdict.doubts)},
         "exit_code": verdict.exit_code,
@@ -120,7 +120,13 @@ def _name(row: NameRow) -> dict[str, Any]:
 
 def _class_verdict(one: ClassVerdict) -> dict[str, Any]:
     checks = [
-        {"metric": check.metric, "limit": check.limit, "value": _finite(check.value), "met": check.met}
+        {
+            "metric": check.metric,
+            "limit": check.limit,
+            "value": _finite(check.value),
+            "met": check.met,
+            "no_bound": check.no_bound,
+        }
         for check in one.checks
     ]
     return asdict(one) | {"met": one.met, "checks": checks}

@@ -27,10 +27,7 @@ class Mark(StrEnum):
 SYMBOL: dict[Mark, str] = {Mark.NO_BOUND: "*", Mark.COARSE: "~", Mark.ESTIMATED: "≈", Mark.EDGES: "^"}
 
 LEGEND: dict[Mark, str] = {
-    Mark.NO_BOUND: (
-        "no bound: too few requests for a 95 % interval of this quantile (p50 needs 6, p95 72, p99 368); "
-        "repeat the level with more requests before deciding on it"
-    ),
+    Mark.NO_BOUND: ("no bound: too few requests for a 95 % interval of this quantile (p50 needs 6, p95 72, p99 368)"),
     Mark.COARSE: (
         "coarse: as Locust rounded it (whole milliseconds below 100, else two digits), or over the whole run; "
         "may exceed the largest value, and is never the source where a requests.csv exists"

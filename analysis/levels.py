@@ -54,6 +54,11 @@ class LevelRow:
         return self.figures.get(name, BLANK)
 
     @property
+    def complete(self) -> bool:
+        """False where the level is known to have ended early; an unknown end is not held against it."""
+        return self.state in ("complete", "free-running", "unknown")
+
+    @property
     def failed_share(self) -> float | None:
         return ratio(self.failed, self.ok + self.failed)
 
@@ -112,13 +117,14 @@ class _Scope:
         return row
 
     def _throughput(self, row: LevelRow, rows: pd.DataFrame, good: pd.DataFrame) -> dict[str, Figure]:
-        known = not row.ok or row.unknown_tokens < row.ok
-        tokens = float(good["output_tokens"].sum()) if known else None
+        some = row.ok > 0
+        known = some and row.unknown_tokens < row.ok  # where nothing succeeded there is no throughput, not one of 0
+        tokens = float(good["output_tokens"].sum()) if known or not some else None
         figures = {"tokens": number(tokens)}
         window = self.window
         if window is None:
             return figures
-        arrived = tokens
+        arrived = tokens if some else None
         if row.basis == Basis.WINDOW and known:
             arrived = windows.tokens_arrived(windows.after_warmup(rows), window)
         rate = ratio(arrived, window.length_s)
@@ -132,7 +138,7 @@ class _Scope:
             "output_tok_s": number(rate),
             "steady_tok_s": number(steady),
             "steady_s": number(self.steady.length_s if self.steady is not None else None),
-            "peak_tok_s": _peak_figure(peak, rate),
+            "peak_tok_s": _peak_figure(peak if some else None, rate),
             "requests_per_s": number(row.ok / window.length_s),
             "in_flight_mean": number(windows.mean_in_flight(rows, window)),
         }

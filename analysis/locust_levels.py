@@ -27,6 +27,7 @@ _OURS = "LLM"
 _LEVEL = re.compile(r"(?:(?P<traffic>.*) )?c=(?P<users>\d+)(?: #(?P<time>\d+))?")
 _PERCENTILES = {"p50": "50%", "p90": "90%", "p95": "95%", "p99": "99%"}
 _UNMEASURED = ("warmup", "fill", "drain", "cut")
+_UNMEASURED_NAMES = {"warmup": "warm-up"}
 _OF_CLASS = ("TTFT", "TPOT", "E2E", "tokens")
 _SIMULATED = "SIMULATED"
 _OF_LEVEL = ("wall", "window tokens")
@@ -96,16 +97,14 @@ def _left_out(parts: Iterable[_Part]) -> list[Note]:
         for rows in part.of_class.values():
             for name in _UNMEASURED:
                 counts[name] += rows[name].requests if name in rows else 0
-    told = [f"{count} {name}" for name, count in counts.items() if count]
+    told = [f"{count} {_UNMEASURED_NAMES.get(name, name)}" for name, count in counts.items() if count]
     return [Note("left out", f"not in counts and latencies: {', '.join(told)} requests")] if told else []
 
 
 def _level_notes(parts: Iterable[_Part]) -> list[Note]:
     notes = [
         Note("coarse", "from Locust's statistics: counts, means and tok/s are exact, percentiles rounded by Locust"),
-        Note(
-            "definition", "output tok/s: tokens in the window of the level / its wall time, as the run itself took them"
-        ),
+        Note("basis", "output tok/s: tokens in the window of the level / its wall time, as the run itself took them"),
     ]
     if any(len(part.of_class) > 1 for part in parts):
         text = "percentiles of several classes together cannot be had from Locust's statistics (use --by-class)"
@@ -176,7 +175,7 @@ def _class_row(
         "per_request_tok_s": _per_request(rows, tokens),
     }
     if len(part.of_class) == 1:
-        row.figures["output_tok_s"] = _rate(part)
+        row.figures["output_tok_s"] = _rate(part, row.ok)
     return row
 
 
@@ -199,7 +198,7 @@ def _pooled(classes: list[LevelRow], part: _Part) -> LevelRow:
         "tokens": number(sum(known) if len(known) == len(tokens) else None),
         "wall_s": first.figure("wall_s"),
         "requests_per_s": number(ratio(row.ok, first.figure("wall_s").value)),
-        "output_tok_s": _rate(part),
+        "output_tok_s": _rate(part, row.ok),
     }
     return row
 
@@ -231,7 +230,10 @@ def _pooled_mean(classes: list[LevelRow], name: str) -> Figure:
     return Figure(total / n, n=n) if n else BLANK
 
 
-def _rate(part: _Part) -> Figure:
+def _rate(part: _Part, ok: int) -> Figure:
+    """Blank where nothing succeeded: that is no throughput of 0."""
+    if not ok:
+        return BLANK
     return number(ratio(_total(part.own.get("window tokens"), 0), _wall_s(part)))
 
 

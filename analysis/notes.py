@@ -21,6 +21,12 @@ BASIS_TEXT: dict[Basis, str] = {
     ),
 }
 
+# One line under the table; the whole definition is a detail.
+BASIS_LINE: dict[Basis, str] = {
+    Basis.DRAIN: "output tok/s: tokens of the successful measured requests / wall time, the falling end included",
+    Basis.WINDOW: "output tok/s: all tokens that arrived between the first measured send and the last measured finish",
+}
+
 _DEFINITIONS = (
     "latencies are over successful measured requests, quantiles by linear interpolation; TTFT = first token - send, "
     "TPOT = (last token - first token) / (output tokens - 1), E2E = last token - send",
@@ -35,12 +41,14 @@ _INFINITE = "TTFT, TPOT and E2E quantiles count every failed request as infinite
 def notes_of(run: Run, rows: list[LevelRow], *, failures_infinite: bool) -> list[Note]:
     """All footnotes of a run, the most important first."""
     notes = _simulated(run) + _interrupted(run) + _level_states(run, rows) + _early_stops(rows)
-    notes += _token_sources(rows) + _left_out(run.requests) + _clock(run, rows)
+    notes += _token_sources(rows) + _prompts(run) + _left_out(run.requests) + _clock(run, rows)
     notes += [Note("input", text) for text in run.notes]
-    notes += [Note("definition", BASIS_TEXT[basis]) for basis in sorted({row.basis for row in rows if row.basis})]
-    notes += [Note("definition", text) for text in _DEFINITIONS]
+    bases = sorted({row.basis for row in rows if row.basis})
+    notes += [Note("basis", BASIS_LINE[basis]) for basis in bases]
     if failures_infinite:
         notes.append(Note("definition", _INFINITE))
+    notes += [Note("definition", BASIS_TEXT[basis], detail=True) for basis in bases]
+    notes += [Note("definition", text, detail=True) for text in _DEFINITIONS]
     return notes
 
 
@@ -60,7 +68,8 @@ def _simulated(run: Run) -> list[Note]:
 
 def _interrupted(run: Run) -> list[Note]:
     if not run.whole_folder:
-        return [Note("input", "read from a requests.csv alone: plan, level states and timeline are unknown")]
+        text = "completeness unknown: only requests.csv was read, without plan, level states and timeline"
+        return [Note("input", text)]
     if run.end is None:
         return [Note("interrupted", "INTERRUPTED: the run has no end.json; the table shows what was written so far")]
     if run.end.get("state") == "finished":
@@ -113,6 +122,16 @@ def _token_sources(rows: list[LevelRow]) -> list[Note]:
     return notes
 
 
+def _prompts(run: Run) -> list[Note]:
+    """What the load generator itself had to say about its prompts, inexact lengths above all."""
+    told = run.facts.get("notes")
+    notes = [Note("prompts", str(text)) for text in told] if isinstance(told, list) else []
+    if run.facts.get("input_tokens_exact") is False and not any("not exact" in note.text for note in notes):
+        why = run.facts.get("input_tokens_note")
+        notes.append(Note("prompts", f"prompt lengths are not exact{f': {why}' if why else ''}"))
+    return notes
+
+
 def _left_out(requests: pd.DataFrame) -> list[Note]:
     counts = {str(phase): int(n) for phase, n in requests["phase"].value_counts().items()}
     names = {Phase.WARMUP: "warm-up", Phase.FILL: "fill", Phase.DRAIN: "drain"}
@@ -121,33 +140,39 @@ def _left_out(requests: pd.DataFrame) -> list[Note]:
         return []
     cut = int(((requests["phase"] != Phase.MEASURED) & (requests["error_kind"] == ErrorKind.CANCELLED)).sum())
     text = f"not in counts and latencies: {', '.join(parts)} requests"
-    return [Note("left out", text + (f"; {cut} of them were cut by the end of the run" if cut else ""))]
+    return [Note("left out", text + (f"; {cut} of them were cut by the end of the run" if cut else ""), detail=True)]
 
 
 def _clock(run: Run, rows: list[LevelRow]) -> list[Note]:
-    """Which clock stamped the tokens and how well it could tell them apart, level by level where it could not."""
+    """Which clock stamped the tokens and how well it could tell them apart, with the levels where it could not."""
     measured = run.requests[run.requests["phase"] == Phase.MEASURED]
     kinds = sorted(str(kind) for kind in measured["clock"].dropna().unique()) or _listed(run.facts.get("clock"))
     if not kinds:
         return []
     names = {"kernel": "the kernel's receive stamps", "watcher": "the time at which the client read the bytes"}
-    text = f"clock: {' and '.join(names.get(kind, kind) for kind in kinds)}"
+    notes = [Note("clock", f"clock: {' and '.join(names.get(kind, kind) for kind in kinds)}")]
     merged = {level: _merged_share(part) for level, part in levels_of(measured)}
-    known = [share for share in merged.values() if share is not None]
-    if known:
-        text += f"; reads that carried several token events (they share one stamp): at most {max(known):.1%} in a level"
+    notes += _merged_reads(rows, {level: share for level, share in merged.items() if share is not None})
     lag = measured["lag_max_s"].max()
     if not pd.isna(lag):
-        text += f"; longest time from stamp to reading {lag * 1000:.2f} ms"
-    crowded = [row for row in rows if (merged.get(row.level) or 0.0) > MERGED_LIMIT]
-    return [Note("clock", text)] + [
-        Note(
-            "merged reads",
-            f"{where(row)}: {merged[row.level]:.0%} of the reads carried several token events, whose times are known "
-            "only to within a read; use more load processes (--processes) unless the server itself sends them together",
-        )
-        for row in crowded
-    ]
+        notes.append(Note("clock", f"longest time from stamp to reading: {lag * 1000:.2f} ms", detail=True))
+    return notes
+
+
+def _merged_reads(rows: list[LevelRow], shares: dict[int | None, float]) -> list[Note]:
+    """One line: the levels in which too many token events shared a stamp, else the largest share as a detail."""
+    if not shares:
+        return []
+    crowded = [row for row in rows if shares.get(row.level, 0.0) > MERGED_LIMIT]
+    if not crowded:
+        text = f"at most {max(shares.values()):.1%} of the reads of a level carried several token events (one stamp)"
+        return [Note("clock", text, detail=True)]
+    told = ", ".join(f"{where(row)} ({shares[row.level]:.0%})" for row in crowded)
+    text = (
+        f"merged reads: {told} of the reads carried several token events, whose times are known only to within a "
+        "read; use more load processes (--processes) unless the server itself sends them together"
+    )
+    return [Note("merged reads", text)]
 
 
 def _merged_share(rows: pd.DataFrame) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.figures import Mark
 from analysis.levels import LATENCIES, LevelRow
 from analysis.outcome import Outcome
 from tokenswarm.errors import ErrorKind
@@ -17,11 +18,15 @@ EXIT_MET, EXIT_MISSED, EXIT_NOT_CREDIBLE = 0, 1, 3
 
 @dataclass(frozen=True)
 class Check:
-    """One limit: ``metric`` is ``failed`` or, say, ``ttft_p95_s``. A value that is unknown does not meet it."""
+    """One limit: ``metric`` is ``failed`` or, say, ``ttft_p95_s``. A value that is unknown does not meet it.
+
+    ``no_bound``: the value is a quantile of too few requests to bound it.
+    """
 
     metric: str
     limit: float
     value: float | None
+    no_bound: bool = False
 
     @property
     def met(self) -> bool:
@@ -34,13 +39,14 @@ class Check:
 
 @dataclass(frozen=True)
 class ClassVerdict:
-    """All limits of one traffic class at one level."""
+    """All limits of one traffic class at one level; where that is not ``complete``, meeting them proves nothing."""
 
     level: int | None
     concurrency: int | None
     traffic: str | None
     objective: str | None
     checks: tuple[Check, ...]
+    complete: bool = True
 
     @property
     def met(self) -> bool:
@@ -88,7 +94,7 @@ def judge(outcome: Outcome) -> Verdict:
         name = named.get(row.traffic or "")
         limits = _mapping(objectives.get(name)) if name else {}
         checks = tuple(_checks(row, limits))
-        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks))
+        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, row.complete))
     return Verdict(tuple(verdicts), tuple(outcome.doubts + _doubts(outcome.levels)))
 
 
@@ -98,7 +104,8 @@ def _checks(row: LevelRow, limits: dict[str, Any]) -> list[Check]:
     for latency in LATENCIES:
         for statistic, limit in _mapping(limits.get(f"{latency}_s")).items():
             name = f"{latency}_{statistic}_s"
-            checks.append(Check(name, float(limit), row.figure(name).value))
+            figure = row.figure(name)
+            checks.append(Check(name, float(limit), figure.value, Mark.NO_BOUND in figure.marks))
     return checks
 
 
@@ -106,7 +113,7 @@ def _doubts(levels: list[LevelRow]) -> list[str]:
     doubts = []
     for row in levels:
         where = f"c={row.concurrency}" if row.level is not None else "the free-running load"
-        if row.state not in ("complete", "free-running", "unknown"):
+        if not row.complete:
             doubts.append(f"{where}: the level is {row.state}{': ' + row.reason if row.reason else ''}")
         if not row.ok:
             doubts.append(f"{where}: no request succeeded")

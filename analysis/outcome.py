@@ -11,10 +11,14 @@ from analysis.levels import LevelRow
 
 @dataclass(frozen=True)
 class Note:
-    """A footnote. ``key`` is stable for programs, ``text`` is for people."""
+    """A footnote. ``key`` is stable for programs, ``text`` is for people.
+
+    A ``detail`` says nothing special about this run: tables for people leave it out unless asked.
+    """
 
     key: str
     text: str
+    detail: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -11,13 +12,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from analysis.legend import legend_of
+from analysis.objective_block import TITLE as OBJECTIVES
+from analysis.objective_block import block_of
+from analysis.objectives import Verdict
 from analysis.outcome import Outcome
-from analysis.tables import TextTable, cold_start_line, legend_of, tables_of
+from analysis.tables import TextTable, cold_start_line, further_tables, level_tables
 
 _GAP = 2  # columns between two cells
 
 
-def terminal(outcome: Outcome, *, width: int, by_class: bool = False, colour: bool = False) -> str:
+@dataclass(frozen=True)
+class Choice:
+    """What the reader asked for."""
+
+    by_class: bool = False
+    notes: bool = False  # all of them, not only those that are special to this run
+
+
+DEFAULT = Choice()
+
+
+def terminal(outcome: Outcome, verdict: Verdict, *, width: int, choice: Choice = DEFAULT, colour: bool = False) -> str:
     """Everything worth reading, at most ``width`` columns wide where a single column fits."""
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
@@ -27,36 +43,56 @@ def terminal(outcome: Outcome, *, width: int, by_class: bool = False, colour: bo
 
     line(title_of(outcome), "bold")
     line("")
-    for table in tables_of(outcome, by_class=by_class):
-        if table.key != "levels":
-            line(table.title, "bold")
-        for part in folded(table, width):
-            console.print(_rich(part))
-            line("")
-    if (sentence := cold_start_line(outcome)) is not None:
-        line(sentence)
+
+    def paragraph(texts: list[str], style: str = "") -> None:
+        for text in texts:
+            line(text, style)
         line("")
-    for text in (*_footnotes(outcome), *legend_of(outcome, by_class=by_class)):
-        line(text, "dim")
+
+    for part in _parts(outcome, verdict, choice):
+        if part.title:
+            line(part.title, "bold")
+        for table in folded(part.table, width) if part.table else []:
+            console.print(_rich(table))
+            line("")
+        if part.lines:
+            paragraph(part.lines)
+    paragraph(_footnotes(outcome, choice), "dim")
     return _without_trailing_spaces(out.getvalue())
 
 
-def markdown(outcome: Outcome, *, by_class: bool = False) -> str:
+def markdown(outcome: Outcome, verdict: Verdict, *, choice: Choice = DEFAULT) -> str:
     """The same as pipe tables."""
     lines = [f"## {_escaped(title_of(outcome))}", ""]
-    for table in tables_of(outcome, by_class=by_class):
-        if table.key != "levels":
-            lines += [f"### {table.title}", ""]
-        lines += [
-            _pipes(table.header),
-            _pipes(["---" if i in table.left else "---:" for i in range(len(table.header))]),
-        ]
-        lines += [_pipes([_escaped(cell) for cell in row]) for row in table.rows]
-        lines.append("")
-    if (sentence := cold_start_line(outcome)) is not None:
-        lines += [_escaped(sentence), ""]
-    lines += [f"- {_escaped(text)}" for text in (*_footnotes(outcome), *legend_of(outcome, by_class=by_class))]
+    for part in _parts(outcome, verdict, choice):
+        if part.title:
+            lines += [f"### {part.title}", ""]
+        if part.table:
+            lines += [*_pipe_table(part.table), ""]
+        if part.lines:
+            bullet = "- " if part.title else ""
+            lines += [*(bullet + _escaped(text) for text in part.lines), ""]
+    lines += [f"- {_escaped(text)}" for text in _footnotes(outcome, choice)]
     return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class _Part:
+    title: str
+    table: TextTable | None
+    lines: list[str]
+
+
+def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[_Part]:
+    """Tables and sentences in reading order; the first table needs no title."""
+    tables = level_tables(outcome, by_class=choice.by_class)
+    parts = [_Part("" if table.key == "levels" else table.title, table, []) for table in tables]
+    if (block := block_of(verdict)) is not None:
+        parts.append(_Part(OBJECTIVES, block.table, block.lines))
+    parts += [_Part(table.title, table, []) for table in further_tables(outcome, by_class=choice.by_class)]
+    if (sentence := cold_start_line(outcome)) is not None:
+        parts.append(_Part("", None, [sentence]))
+    return parts
 
 
 def title_of(outcome: Outcome) -> str:
@@ -106,12 +142,22 @@ def _rich(table: TextTable) -> Table:
     return shown
 
 
-def _footnotes(outcome: Outcome) -> list[str]:
+def _footnotes(outcome: Outcome, choice: Choice) -> list[str]:
+    """Failures, notes and the legend of what is shown."""
     failures = [
         f"{group.count} x {group.kind}" + (": " + " | ".join(group.samples) if group.samples else "")
         for group in outcome.failures
     ]
-    return [f"failures: {text}" for text in failures] + [note.text for note in outcome.notes]
+    notes = [note.text for note in outcome.notes if choice.notes or not note.detail]
+    return [*(f"failures: {text}" for text in failures), *notes, *legend_of(outcome, by_class=choice.by_class)]
+
+
+def _pipe_table(table: TextTable) -> list[str]:
+    return [
+        _pipes([_escaped(cell) for cell in table.header]),
+        _pipes(["---" if i in table.left else "---:" for i in range(len(table.header))]),
+        *(_pipes([_escaped(cell) for cell in row]) for row in table.rows),
+    ]
 
 
 def _pipes(cells: list[str]) -> str:

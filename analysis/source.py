@@ -33,6 +33,12 @@ def read_outcome(run: str, *, failures_infinite: bool = False) -> Outcome:
     raise RunFolderError(f"{run}: wanted {_WANTED}, but nothing is there")
 
 
+def newest_run(results: Path) -> Path | None:
+    """The run folder in ``results`` that was begun last; ``None`` where there is none."""
+    begun = [(path.stat().st_mtime, path.parent) for path in results.glob("*/run.json")]
+    return max(begun)[1] if begun else None
+
+
 def _outcome_of_folder(folder: Path, failures_infinite: bool) -> Outcome:
     if (folder / "run.json").exists():
         return outcome_of_run(read_run(folder), failures_infinite=failures_infinite)

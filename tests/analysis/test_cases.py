@@ -45,7 +45,7 @@ def test_b02_all_failed(table: Any, level: Any) -> None:
     """Five failures of five: a report with blanks, no NaN, no traceback, and an exit code that says not credible."""
     found = level("B02")
     assert (found["ok"], found["failed"], found["failed_share"]) == (0, 5, 1.0)
-    assert found["figures"]["output_tok_s"]["value"] == 0.0
+    assert found["figures"]["output_tok_s"]["value"] is expected("B02")["output_tokens_per_s"] is None
     assert found["figures"]["requests_per_s"]["value"] == 0.0
     for name in ("ttft_p50_s", "ttft_mean_s", "tpot_p50_s", "e2e_p95_s", "per_request_tok_s"):
         assert found["figures"][name]["value"] is None, name
@@ -53,6 +53,7 @@ def test_b02_all_failed(table: Any, level: Any) -> None:
         answer = table(CASES / "B02" / "requests.csv", "--format", form, "--check")
         assert answer.code == 3
         assert not re.search(r"\bnan\b", answer.out, re.IGNORECASE)
+        assert "0.0 tok/s" not in answer.out
         assert "no request succeeded" in answer.err
 
 
@@ -140,7 +141,8 @@ def test_b13_warm_up_is_left_out_and_said(table: Any) -> None:
         assert found["figures"][f"ttft_{name}_s"]["value"] == pytest.approx(right[f"ttft_{name}_s"]), name
     assert answer["cold_start"]["ttft_s"] == pytest.approx(10.0)
     assert answer["warmup"][0]["ttft_max_s"] == pytest.approx(12.0)
-    shown = table(CASES / "B13" / "requests.csv").out
+    assert answer["warmup"][0]["requests"] == right["excluded"]
+    shown = table(CASES / "B13" / "requests.csv", "--notes").out
     assert f"{right['excluded']} warm-up requests" in shown
 
 

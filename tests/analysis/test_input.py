@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis.__main__ import main
 from tokenswarm.records import COLUMNS, HEADER, RequestRecord, to_csv
 
 TIMELINE = "worker,level,traffic,phase,second,tokens,started,finished,failed,in_flight_s"
@@ -204,6 +207,32 @@ def test_number_column_with_text(table: Any, small: Path) -> None:
     assert answer.code == 2
     assert "soon" in answer.err
     assert len(answer.err.splitlines()) == 1
+
+
+def test_one_run_at_a_time(table: Any, small: Path) -> None:
+    """Two names are refused in one line that repeats them."""
+    answer = table(small, "other")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == f"one run at a time, not 2: {small}, other\n"
+
+
+@pytest.mark.parametrize("named", [[], [""]])
+def test_no_run_means_the_newest(
+    named: list[str], small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without RUN, or with an empty one, the run begun last below results/ is read; without any, one line says so."""
+    home = small.parent
+    monkeypatch.chdir(home)
+    assert main(["table", *named]) == 2
+    assert capsys.readouterr().err == "no run in results/ yet: make demo, or name a run folder\n"
+    for number, name in enumerate(("newer", "older", "no-run")):
+        shutil.copytree(small, home / "results" / name)
+        os.utime(home / "results" / name / "run.json", (1000 - number, 1000 - number))
+    (home / "results" / "no-run" / "run.json").unlink()
+    assert main(["table", *named, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "newest run: results/newer\n"
+    assert json.loads(captured.out)["source"]["path"] == "results/newer"
 
 
 @pytest.mark.slow

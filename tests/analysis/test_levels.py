@@ -108,6 +108,31 @@ def test_scaling_is_relative_to_the_first_level(table: Any, small: Path) -> None
     assert rows[1]["efficiency"] == pytest.approx(7.75 / (42 / 5.5) / 2)
 
 
+def test_scaling_begins_at_the_first_level_with_a_throughput(table: Any, small: Path) -> None:
+    """Where nothing succeeded at c=1, throughput, ratio and efficiency are blank, and c=2 is the base, named so."""
+    rows = (small / "requests.csv").read_text().splitlines()
+    header = rows[0].split(",")
+    for i in (2, 3):
+        cells = rows[i].split(",")
+        for name in ("first_token_s", "first_output_s", "last_token_s", "output_tokens", "finish_reason"):
+            cells[header.index(name)] = ""
+        cells[header.index("error_kind")] = "refused"
+        rows[i] = ",".join(cells)
+    (small / "requests.csv").write_text("\n".join(rows) + "\n")
+    document = table(small, "--json").json
+    dead, _ = document["levels"]
+    assert (dead["ok"], dead["failed"]) == (0, 2)
+    for name in ("output_tok_s", "steady_tok_s", "peak_tok_s", "per_request_tok_s"):
+        assert dead["figures"][name]["value"] is None, name
+    assert document["scaling"][0] | {"concurrency": 1} == {
+        "concurrency": 1, "output_tok_s": None, "throughput_ratio": None, "efficiency": None,
+    }  # fmt: skip
+    assert (document["scaling"][1]["throughput_ratio"], document["scaling"][1]["efficiency"]) == (1.0, 1.0)
+    shown = table(small, "--width", "160").out
+    assert "Scaling (relative to c=2)" in shown
+    assert "0.00x" not in shown
+
+
 def test_scaling_of_a_published_sweep() -> None:
     """The published throughputs of 21.0 to 155.6 tok/s give the published efficiencies within a point."""
     from analysis.figures import Figure
@@ -253,6 +278,7 @@ def test_free_running_load_is_one_row(table: Any, small: Path) -> None:
     (row,) = document["levels"]
     assert (row["level"], row["concurrency"], row["state"], row["requests"]) == (None, 2, "free-running", 4)
     assert any("free-running" in note["text"] for note in document["notes"])
+    assert "c: users" not in table(small).out  # here c is the largest number of users, as the note says
 
 
 def test_cold_start_is_a_result_of_its_own(table: Any, small: Path) -> None:
@@ -263,4 +289,4 @@ def test_cold_start_is_a_result_of_its_own(table: Any, small: Path) -> None:
     assert document["cold_start"]["later_ttft_s"]["value"] == pytest.approx(0.75)
     (warmup,) = document["warmup"]
     assert (warmup["requests"], warmup["ttft_max_s"]) == (1, pytest.approx(12.0))
-    assert "TTFT 12.00 s" in table(small).out
+    assert "TTFT 12000 ms; median of its level's measured requests 750 ms" in table(small, "--width", "160").out

@@ -121,6 +121,15 @@ def test_two_tables_have_the_same_levels_and_counts(two_tables: tuple[Any, Any])
     assert coarse["warmup"][0]["requests"] == 1
 
 
+def test_tables_of_statistics_show_only_what_is_in_them(table: Any, one_run: Path) -> None:
+    """Warm-up is only counted there: no block of blanks, one line; early stops are unknown: no column."""
+    shown = table(one_run / "out", "--width", "160").out
+    assert "Warm-up" not in shown
+    assert "not in counts and latencies: 3 warm-up requests" in shown
+    assert "early" not in shown
+    assert "http_5xx" in shown
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -199,7 +208,7 @@ def test_free_running_rows_have_no_level(table: Any, tmp_path: Path) -> None:
     assert level["requests"] == 1
     assert document["simulated"] is True
     assert [row["traffic"] for row in document["classes"]] == ["chat"]
-    assert "not in counts and latencies: 1 warmup, 1 cut requests" in [note["text"] for note in document["notes"]]
+    assert "not in counts and latencies: 1 warm-up, 1 cut requests" in [note["text"] for note in document["notes"]]
     assert level["figures"]["output_tok_s"]["value"] == pytest.approx(25.0)
     assert level["figures"]["ttft_mean_s"]["value"] == pytest.approx(0.3)
 
@@ -218,14 +227,14 @@ def test_cancelled_requests_are_told_by_their_failure_text(table: Any, tmp_path:
 
 
 def test_level_in_which_everything_failed(table: Any, tmp_path: Path) -> None:
-    """Without a single success there is no TTFT row, and still a level: 0 ok, 0 tok/s, blanks, not credible."""
+    """Without a single success there is no TTFT row, and still a level: 0 ok, no throughput, not credible."""
     events: list[tuple[str, str, float, str | None]] = [("POST", "chat c=4", 10.0, "refused: nobody listens")] * 5
     events += [("LLM", "c=4 wall", 50.0, None), ("LLM", "c=4 window tokens", 0.0, None)]
     write_with_locust(tmp_path / "out", events)
     answer = table(tmp_path / "out", "--json", "--check")
     (level,) = answer.json["levels"]
     assert (level["concurrency"], level["requests"], level["ok"], level["failed"]) == (4, 5, 0, 5)
-    assert level["figures"]["output_tok_s"]["value"] == 0.0
+    assert level["figures"]["output_tok_s"]["value"] is None
     assert answer.code == 3
     assert answer.json["failures"][0]["kind"] == "refused"
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from analysis.columns import number_text
+from analysis.columns import number_text, texts_of
+from analysis.figures import Figure
 
 SMALL = Path(__file__).parent / "runs" / "small"
 
@@ -29,6 +30,7 @@ PUBLISHED = [
         ("--width", "160"),
         ("--width", "80"),
         ("--width", "160", "--failures-infinite"),
+        ("--width", "100", "--notes", "--by-class"),
         ("--format", "markdown"),
         ("--format", "csv"),
         ("--format", "csv", "--by-class"),
@@ -108,6 +110,23 @@ def test_markup_in_errors_and_names_stays_text(table: Any, small: Path) -> None:
 def test_numbers_keep_three_digits(value: float, decimals: int, text: str) -> None:
     """Large numbers lose needless decimals, small ones keep three digits."""
     assert number_text(value, decimals) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "decimals", "texts"),
+    [
+        ((7.02, 34.1), 0, ["7.02", "34.10"]),
+        ((7.02, 434.0), 0, ["7.0", "434.0"]),
+        ((7.02, 1434.0), 0, ["7", "1434"]),
+        ((0.511, 1.0049), 1, ["0.511", "1.005"]),
+        ((7.6, 3567.25), 1, ["7.6", "3567.2"]),
+        ((5.0, 120.0), 0, ["5", "120"]),
+        ((None, 0.0, 4.0, float("inf")), 1, ["", "0.00", "4.00", "∞"]),
+    ],
+)
+def test_a_column_has_one_number_of_decimals(values: tuple[float | None, ...], decimals: int, texts: list[str]) -> None:
+    """Three digits for the smallest value below 10, as long as the largest keeps to four; counts stay whole."""
+    assert texts_of([Figure(value) for value in values], decimals) == texts
 
 
 def test_saved_tables_are_what_would_be_printed(table: Any, small: Path) -> None:

@@ -1,0 +1,55 @@
+"""What the marks and columns of the shown tables mean, and what to change in the scenario to be rid of a mark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from analysis.columns import NAMES, SHOWN
+from analysis.figures import LEGEND, SYMBOL, Mark
+from analysis.levels import LevelRow
+from analysis.outcome import NameRow, Outcome
+
+DEFINITIONS = "definitions: docs/metrics.md"
+
+
+def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
+    """One line for ``c`` and for each mark that occurs in the shown tables."""
+    if outcome.names:
+        return _marks(outcome, outcome.names)
+    rows = outcome.classes if by_class else outcome.levels
+    lines = ["c: users at the same time"] if any(row.level is not None for row in rows) else []
+    lines += _marks(outcome, rows)
+    if not all(row.complete for row in rows):
+        lines.append("!  the level is not complete; see the notes")
+    return [*lines, DEFINITIONS]
+
+
+def _marks(outcome: Outcome, rows: list[LevelRow] | list[NameRow]) -> list[str]:
+    columns = NAMES if outcome.names else SHOWN
+    marked = {mark for row in rows for column in columns for mark in row.figure(column.figure).marks}
+    advice = {Mark.NO_BOUND: f"; {_more_requests(outcome, _needed(rows))}"}
+    return [f"{SYMBOL[mark]}  {LEGEND[mark]}{advice.get(mark, '')}" for mark in Mark if mark in marked]
+
+
+def _needed(rows: list[LevelRow] | list[NameRow]) -> tuple[str, int]:
+    """The quantile to aim at, and its requests: p95, or p99 where only that lacks a bound."""
+    columns = [column for column in SHOWN if "_p99_" not in column.key]
+    low = any(Mark.NO_BOUND in row.figure(column.figure).marks for row in rows for column in columns)
+    return ("p95", 72) if low else ("p99", 368)
+
+
+def _more_requests(outcome: Outcome, needed: tuple[str, int]) -> str:
+    """Advice that names the key of the scenario which decides how many requests a level has."""
+    quantile, count = needed
+    load = outcome.scenario.get("load")
+    closed: dict[str, Any] | None = load.get("closed") if isinstance(load, dict) else None
+    match closed or {}:
+        case {"sessions": dict()}:
+            key = f"set load.closed.sessions.at_least: {count}"
+        case {"sessions": int()}:
+            key = f"set load.closed.sessions: {count}"
+        case {"duration_s": int() | float()}:
+            key = f"make load.closed.duration_s long enough for {count} requests"
+        case _:
+            key = f"take {count} requests"
+    return f"for {quantile} {key}"

@@ -1,0 +1,158 @@
+"""The verdict on the objectives as people read it: levels by classes, what was missed by how much, and up to where."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from analysis.columns import number_text
+from analysis.objectives import Check, ClassVerdict, Verdict
+from analysis.tables import TextTable
+
+TITLE = "Objectives"
+_Level = tuple[int | None, int | None]  # number of the level and its users
+
+
+@dataclass(frozen=True)
+class ObjectiveBlock:
+    """``table`` is missing where nobody named an objective: then only a missed default is worth a word."""
+
+    table: TextTable | None
+    lines: list[str]
+
+
+def block_of(verdict: Verdict) -> ObjectiveBlock | None:
+    """``None`` where there is nothing to say: no objective named, and few enough requests failed."""
+    misses = [_miss(one) for one in verdict.classes if not one.met]
+    if not any(one.objective for one in verdict.classes):
+        return ObjectiveBlock(None, [*misses, _default_missed(verdict)]) if misses else None
+    lines = [*misses, _summary(verdict), *_limits(verdict.classes), *_unbounded(verdict.classes)]
+    return ObjectiveBlock(_matrix(verdict.classes), lines)
+
+
+def _matrix(verdicts: tuple[ClassVerdict, ...]) -> TextTable:
+    """One row a level, one column a class."""
+    names = sorted({one.traffic or "all" for one in verdicts})
+    words = {(_level(one), one.traffic or "all"): _word(one) for one in verdicts}
+    body = [
+        ["" if level[1] is None else str(level[1]), *(words.get((level, name), "") for name in names)]
+        for level in _levels(verdicts)
+    ]
+    return TextTable("objectives", TITLE, ["c", *names], body, left=frozenset(range(1, len(names) + 1)))
+
+
+def _word(one: ClassVerdict) -> str:
+    if not one.met:
+        return "missed*" if all(check.no_bound for check in one.checks if not check.met) else "missed"
+    if not one.complete:
+        return "undecided"
+    return "met*" if any(check.no_bound for check in one.checks) else "met"
+
+
+def _miss(one: ClassVerdict) -> str:
+    return f"{_place(one)}: {', '.join(_comparison(check) for check in one.checks if not check.met)}"
+
+
+def _place(one: ClassVerdict) -> str:
+    """The class, and the level where the run has levels."""
+    return (one.traffic or "all") + (f" at c={one.concurrency}" if one.level is not None else "")
+
+
+def _summary(verdict: Verdict) -> str:
+    """Up to which concurrency everything was met; a level that is not complete proves nothing."""
+    levels = _levels(verdict.classes)
+    good = [level for level in levels if all(_proven(one) for one in verdict.classes if _level(one) == level)]
+    doubt = "" if verdict.credible else "; the run is not credible, see the notes"
+    if levels and levels[0][0] is None:
+        return ("all objectives met" if good else "objectives not met") + doubt
+    most = max((users or 0 for _, users in good), default=0)
+    below = [level for level in levels if (level[1] or 0) <= most]
+    if not good:
+        text = "objectives met at no level"
+    elif len(below) == len(good):
+        text = f"all objectives met up to c={most}"
+    else:
+        text = f"all objectives met only at {_at(good)}"
+    return text + doubt
+
+
+def _proven(one: ClassVerdict) -> bool:
+    return one.met and one.complete
+
+
+def _default_missed(verdict: Verdict) -> str:
+    levels = _levels(tuple(one for one in verdict.classes if not one.met))
+    limit = next(check.limit for one in verdict.classes for check in one.checks)
+    where = "" if levels[0][0] is None else f" at {_at(levels)}"
+    return f"no objective is named; the default limit of {100 * limit:.10g} % failed requests is missed{where}"
+
+
+def _limits(verdicts: tuple[ClassVerdict, ...]) -> list[str]:
+    """The limits of each class, once."""
+    first = {one.traffic or "all": one for one in reversed(verdicts)}
+    return [
+        f"limits for {name} ({one.objective or 'default'}): {', '.join(_limit(check) for check in one.checks)}"
+        for name, one in sorted(first.items())
+    ]
+
+
+def _unbounded(verdicts: tuple[ClassVerdict, ...]) -> list[str]:
+    """Where a decision rests on a quantile of too few requests."""
+    weak = tuple(one for one in verdicts if _word(one).endswith("*"))
+    if not weak:
+        return []
+    levels = _levels(weak)
+    where = "" if levels[0][0] is None else f" at {_at(levels)}"
+    return [f"*  too few requests to be sure{where}: the deciding quantile has no bound"]
+
+
+def _limit(check: Check) -> str:
+    return f"{_name(check)} ≤ {_shown_limit(check)} {_unit(check)}"
+
+
+def _comparison(check: Check) -> str:
+    """A missed limit, with as many decimals as it takes to see the difference."""
+    name, unit, limit = _name(check), _unit(check), check.limit * _scale(check)
+    if check.value is None:
+        return f"{name} unknown, limit {_shown_limit(check)} {unit}"
+    value = check.value * _scale(check)
+    text = number_text(value, 1 if unit == "%" else 0)
+    decimals = 0
+    while not math.isinf(value) and float(text) <= limit and decimals < 12:
+        decimals += 1
+        text = f"{value:.{decimals}f}"
+    return f"{name} {text} {unit} > {_shown_limit(check)} {unit}"
+
+
+def _shown_limit(check: Check) -> str:
+    return f"{check.limit * _scale(check):.10g}"
+
+
+def _name(check: Check) -> str:
+    """``ttft_p95_s`` as TTFT p95."""
+    latency, _, statistic = check.metric.removesuffix("_s").partition("_")
+    return f"{latency.upper()} {statistic}" if statistic else latency
+
+
+def _unit(check: Check) -> str:
+    """As in the level table: TTFT and TPOT in milliseconds, E2E in seconds."""
+    if check.metric == "failed":
+        return "%"
+    return "s" if check.metric.startswith("e2e") else "ms"
+
+
+def _scale(check: Check) -> float:
+    return {"%": 100.0, "ms": 1000.0, "s": 1.0}[_unit(check)]
+
+
+def _level(one: ClassVerdict) -> _Level:
+    return one.level, one.concurrency
+
+
+def _levels(verdicts: tuple[ClassVerdict, ...]) -> list[_Level]:
+    """Levels in the order of the run, each once."""
+    return list(dict.fromkeys(_level(one) for one in verdicts))
+
+
+def _at(levels: list[_Level]) -> str:
+    return f"c={', '.join(str(users) for _, users in levels)}"
