@@ -50,6 +50,8 @@ def _more_requests(outcome: Outcome, needed: tuple[str, int]) -> str:
             key = f"set load.closed.sessions: {count}"
         case {"duration_s": int() | float()}:
             key = f"make load.closed.duration_s long enough for {count} requests"
+        case _ if any(row.level is None for row in outcome.levels) and not outcome.names:
+            key = f"run longer (-t), until there are {count} requests"
         case _:
             key = f"take {count} requests"
     return f"for {quantile} {key}"

@@ -103,7 +103,8 @@ def _unbounded(verdicts: tuple[ClassVerdict, ...]) -> list[str]:
         return []
     levels = _levels(weak)
     where = "" if levels[0][0] is None else f" at {_at(levels)}"
-    return [f"*  too few requests to be sure{where}: the deciding quantile has no bound"]
+    own = "; each class needs requests of its own" if len({one.traffic for one in verdicts}) > 1 else ""
+    return [f"*  too few requests to be sure{where}: the deciding quantile has no bound{own}"]
 
 
 def _limit(check: Check) -> str:

@@ -136,7 +136,7 @@ def _rich(table: TextTable) -> Table:
     shown = Table(box=SIMPLE_HEAD, padding=(0, _GAP - 1, 0, 0), pad_edge=False, show_edge=False)
     for i, title in enumerate(table.header):
         justify = "left" if i in table.left else "right"
-        shown.add_column(Text(title.replace(" ", "\n", 1)), justify=justify, no_wrap=i not in table.left)  # type: ignore[arg-type]
+        shown.add_column(Text(_one_line(title).replace(" ", "\n", 1)), justify=justify, no_wrap=i not in table.left)  # type: ignore[arg-type]
     for row in table.rows:
         shown.add_row(*(Text(_one_line(cell)) for cell in row))
     return shown

@@ -278,6 +278,7 @@ def test_free_running_load_is_one_row(table: Any, small: Path) -> None:
     (row,) = document["levels"]
     assert (row["level"], row["concurrency"], row["state"], row["requests"]) == (None, 2, "free-running", 4)
     assert any("free-running" in note["text"] for note in document["notes"])
+    assert "for p95 run longer (-t), until there are 72 requests" in table(small, "--width", "200").out
     assert "c: users" not in table(small).out  # here c is the largest number of users, as the note says
 
 

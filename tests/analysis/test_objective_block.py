@@ -74,6 +74,13 @@ def test_few_requests_leave_a_verdict_without_bound() -> None:
     assert "*  too few requests to be sure at c=2, 4: the deciding quantile has no bound" in shown.lines
 
 
+def test_each_class_needs_requests_of_its_own() -> None:
+    """72 requests of all classes together bound no p95 of one class, and the line says so where there are several."""
+    shown = block(row(2, 0.03, no_bound=True), row(2, 9.0, "batch"), objectives=QUICK)
+    assert shown.table.rows == [["2", "met", "met*"]]
+    assert shown.lines[-1].endswith("the deciding quantile has no bound; each class needs requests of its own")
+
+
 def test_a_certain_miss_needs_no_star() -> None:
     """Failures are counted, not estimated: with 10 of 80 failed the class has missed, however few the requests."""
     shown = block(row(2, 0.06, no_bound=True, ok=70, failed=10), objectives=QUICK)
