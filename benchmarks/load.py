@@ -117,7 +117,7 @@ class Bench:
         """A whole Locust process on the chat locustfile; its run folder appears under ``folder/runs``."""
         scenario = self.folder / "scenario.yaml"
         scenario.write_text(shape.scenario(url, closed), encoding="utf-8")
-        command = [sys.executable, "-m", "locust", "-f", "locustfiles/chat.py", "--headless"]
+        command = [sys.executable, "-m", "locust", "-f", "locustfiles/chat.py", "--headless", "--no-table"]
         command += ["--scenario", str(scenario), "--results", str(self.folder / "runs")]
         return self._client(command, environment)
 

@@ -39,7 +39,7 @@ _BATCH = 32  # reads kept undecoded; with the limit above at most 64 KiB
 # After how many reads a request is decoded for the first time: all different, so that streams that began together
 # and get their tokens in the same step do not decode in the same step too.
 _FIRST_BATCHES = itertools.cycle([11 * i % _BATCH + 1 for i in range(_BATCH)])
-_WAKES = 8  # users that go on before the sockets are looked at again; each takes some tenths of a millisecond
+_WAKING_S = 0.001  # users go on for so long before the sockets are looked at again: well below a token interval
 _LAST_BYTES = b"\r\n\r\n"  # a chunked body always ends in these
 
 _poll = monkey.get_original("select", "poll")
@@ -72,7 +72,7 @@ class _Ended(BaseException):
 
 
 class Waker:
-    """Wakes the greenlets of ended answers a few at a time: between them the loop reads what has arrived meanwhile.
+    """Wakes the greenlets of ended answers for a short while: then the loop reads what has arrived meanwhile.
 
     Where many streams end in one engine step, the next requests of all of them would else be made in one go, and the
     first tokens of the earliest would merge with their second ones.
@@ -92,9 +92,12 @@ class Waker:
             self._loop.run_callback(self._run)
 
     def _run(self) -> None:
+        ended, due_s = self._ended, perf_counter() + _WAKING_S
         try:
-            for _ in range(min(_WAKES, len(self._ended))):
-                self._ended.popleft()()
+            while ended:
+                ended.popleft()()
+                if perf_counter() >= due_s:
+                    break
         finally:
             if self._ended:
                 self._timer.start(self._run)
