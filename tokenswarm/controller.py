@@ -8,16 +8,15 @@ in; a timer only ends a level that cannot finish.
 from __future__ import annotations
 
 import logging
-from array import array
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import gevent
 import gevent.event
 
-from tokenswarm.metrics import tokens_in_window
+from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.records import Phase
 from tokenswarm.schedule import Ledger, Level
 
@@ -36,53 +35,6 @@ class WorkerState:
     waiting: int = 0  # users without a session, as far as known since the last order
     orders: int = 0  # sent to it; a report that has not seen them all tells nothing of who waits now
     offset_s: float = 0.0  # to add to its monotonic seconds to get the master's
-
-
-@dataclass
-class LevelFacts:
-    """Five numbers for each measured or fill request of a level, enough for its wall time and window tokens."""
-
-    sent_s: array[float] = field(default_factory=lambda: array("d"))
-    first_s: array[float] = field(default_factory=lambda: array("d"))
-    last_s: array[float] = field(default_factory=lambda: array("d"))
-    tokens: array[float] = field(default_factory=lambda: array("d"))
-    ttfts_s: array[float] = field(default_factory=lambda: array("d"))
-    measured_from_s: float = float("inf")
-    measured_to_s: float = 0.0
-    ok_tokens: float = 0.0
-    measured_requests: int = 0
-    failed_requests: int = 0
-
-    def add(self, facts: Sequence[Any], offset_s: float) -> None:
-        """``facts``: see ``users.completion_facts``."""
-        measured, ok, sent_s, first_s, last_s, finished_s, tokens = facts
-        if first_s is not None:
-            self.first_s.append(first_s + offset_s)
-            self.last_s.append(last_s + offset_s)
-            self.tokens.append(tokens or 0)
-        if not measured:
-            return
-        self.measured_requests += 1
-        self.failed_requests += not ok
-        self.measured_from_s = min(self.measured_from_s, sent_s + offset_s)
-        self.measured_to_s = max(self.measured_to_s, finished_s + offset_s)
-        if ok:
-            self.ok_tokens += tokens or 0
-            if first_s is not None:
-                self.ttfts_s.append(first_s - sent_s)
-
-    @property
-    def wall_s(self) -> float:
-        return max(0.0, self.measured_to_s - self.measured_from_s) if self.measured_requests else 0.0
-
-    def window_tokens(self, tail: str) -> float:
-        """Tokens that count for the level's output tok/s, by the definition for its tail."""
-        if tail == "drain":
-            return self.ok_tokens
-        return sum(
-            tokens_in_window(first, last, tokens, self.measured_from_s, self.measured_to_s)
-            for first, last, tokens in zip(self.first_s, self.last_s, self.tokens, strict=True)
-        )
 
 
 class Controller:

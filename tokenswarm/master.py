@@ -21,8 +21,9 @@ import gevent.lock
 from locust import LoadTestShape
 
 from tokenswarm import progress
-from tokenswarm.controller import Controller, LevelFacts
+from tokenswarm.controller import Controller
 from tokenswarm.errors import TokenswarmError
+from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.plan import Plan, Planner, planned_levels
 from tokenswarm.provenance import clock_identity, provenance
 from tokenswarm.recorder import LocustStatistics

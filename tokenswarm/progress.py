@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import perf_counter
 
-from tokenswarm.controller import Controller, LevelFacts
+from tokenswarm.controller import Controller
+from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.quantiles import quantile
 from tokenswarm.schedule import Level
 

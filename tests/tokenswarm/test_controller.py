@@ -7,7 +7,8 @@ from typing import Any
 import gevent
 import pytest
 
-from tokenswarm.controller import Controller, LevelFacts
+from tokenswarm.controller import Controller
+from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.schedule import Level
 
 
