@@ -87,7 +87,6 @@ def run_locust(
         cwd=folder,
         env={**os.environ, **(env or {})},
         start_new_session=True,
-        preexec_fn=_hear_interrupts,
     )
     try:
         if watch is not None:
@@ -101,11 +100,6 @@ def run_locust(
     if folders:
         found.rows = found.file("requests.csv")
     return found
-
-
-def _hear_interrupts() -> None:
-    """A program started in the background inherits that SIGINT is ignored; a person at a terminal does not."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _output(
