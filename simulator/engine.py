@@ -2,90 +2,21 @@
 
 Whoever drives it submits sequences with their arrival time and calls :meth:`Engine.complete_step` as soon as
 ``next_s`` is due. A step takes ``decode_step_s[sequences that decode] + prefill_token_s * prompt tokens computed``
-(plus what a preset asks for: admission cost, one-off stalls, a cold start, jitter); all its tokens appear at its end.
+(plus what a preset asks for: admission cost, one-off stalls, a cold start, jitter); all its tokens appear at its end,
+one a sequence and, with speculative decoding, the draft tokens that were right.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence as Seq
-from enum import IntEnum
-from typing import Any
 
+from simulator.drafts import Drafts
 from simulator.kv import BlockPool, chain_hashes
+from simulator.sequence import Sequence, State, Step
 from simulator.settings import EngineSettings, Stall
 
-
-class State(IntEnum):
-    """Where a sequence is."""
-
-    WAITING = 0
-    RUNNING = 1
-    FINISHED = 2
-    CANCELLED = 3
-
-
-class Sequence:
-    """One prompt and the answer it is going to get; the driver may hang its own object on ``owner``.
-
-    ``prompt`` and ``answer`` are token ids; the answer's length decides when the sequence ends. Times are virtual
-    seconds, ``None`` until they have happened.
-    """
-
-    __slots__ = (
-        "answer",
-        "arrival_s",
-        "blocks",
-        "cached_tokens",
-        "computed",
-        "first_token_s",
-        "generated",
-        "hashes",
-        "last_token_s",
-        "owner",
-        "prompt",
-        "room",
-        "started_s",
-        "state",
-        "to_prefill",
-    )
-
-    def __init__(self, prompt: Seq[int], answer: Seq[int], owner: Any = None) -> None:
-        self.prompt = prompt
-        self.answer = answer
-        self.owner = owner
-        self.state = State.WAITING
-        self.arrival_s = 0.0
-        self.started_s: float | None = None  # the first step that worked on it began
-        self.first_token_s: float | None = None
-        self.last_token_s: float | None = None
-        self.cached_tokens = 0
-        self.generated = 0
-        self.computed = 0  # tokens whose keys and values are in the blocks
-        self.to_prefill = len(prompt)
-        self.room = 0  # tokens that still fit into the last block
-        self.blocks: list[int] = []
-        self.hashes: list[int] = []  # of full blocks, prompt first, then answer
-
-
-class Step:
-    """What one finished step did: ``decoded`` sequences got a further token, ``first`` their first one,
-    ``resumed`` their next one, ``resumed_gaps_s`` after the one before, since they had lost their blocks meanwhile;
-    ``finished`` are among these.
-    """
-
-    __slots__ = ("decoded", "end_s", "finished", "first", "prefill_tokens", "resumed", "resumed_gaps_s", "start_s")
-
-    def __init__(self, start_s: float, end_s: float, prefill_tokens: int) -> None:
-        self.start_s = start_s
-        self.end_s = end_s
-        self.prefill_tokens = prefill_tokens
-        self.decoded: list[Sequence] = []
-        self.first: list[Sequence] = []
-        self.resumed: list[Sequence] = []
-        self.resumed_gaps_s: list[float] = []
-        self.finished: list[Sequence] = []
+__all__ = ["Engine", "Sequence", "State", "Step"]
 
 
 class Engine:
@@ -93,17 +24,21 @@ class Engine:
 
     def __init__(self, settings: EngineSettings, seed: int = 0) -> None:
         self.settings = settings
-        self.pool = BlockPool(settings.kv_blocks, settings.block_size, settings.prefix_cache)
+        found = settings.prefix_cache and not settings.inert_cache
+        self.pool = BlockPool(settings.kv_blocks, settings.block_size, found)
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
         self.next_s: float | None = None  # end of the step in progress; None when idle
         self.preemptions = 0
-        self.prefix_queries = 0  # tokens
+        self.prefix_queries = 0  # tokens; none while the cache is off, as in vLLM
         self.prefix_hits = 0
+        self.drafts = Drafts(settings.acceptance, seed) if settings.acceptance else None
+        self._slots = 1 + len(settings.acceptance)  # keys and values that a decode step writes for one sequence
         self._random = random.Random(seed)
         self._step: Step | None = None
         self._decoding: list[Sequence] = []
         self._prefilled: list[Sequence] = []  # whose prompt is complete at the end of the step in progress
+        self._first_step_s: float | None = None  # where a drift begins
         self._cold = settings.cold_start_s > 0
         self._stall: Stall | None = settings.stall
         self._was_below_stall = True
@@ -118,8 +53,10 @@ class Engine:
         if len(sequence.prompt) + len(sequence.answer) > self.settings.kv_blocks * self.settings.block_size:
             raise ValueError("prompt and answer exceed the KV memory")
         sequence.arrival_s = at_s
-        if self.settings.prefix_cache:
-            sequence.hashes = chain_hashes(sequence.prompt, self.settings.block_size)
+        if self.pool.prefix_cache:
+            sequence.hashes = chain_hashes(sequence.prompt, self.settings.block_size, sequence.root)
+        if self.drafts is not None:
+            sequence.place = self.drafts.place(sequence.prompt)
         self.waiting.append(sequence)
         if self.next_s is None:
             self._begin_step(at_s)
@@ -140,11 +77,7 @@ class Engine:
         step = self._step
         if step is None:
             raise RuntimeError("no step is in progress")
-        for sequence in self._decoding:
-            if sequence.state is State.RUNNING:
-                step.decoded.append(sequence)
-                self._grow(sequence, 1)
-                self._add_token(sequence, step)
+        self._decode(step)
         for sequence in self._prefilled:
             if sequence.state is not State.RUNNING:
                 continue
@@ -153,7 +86,8 @@ class Engine:
             else:
                 step.resumed.append(sequence)
                 step.resumed_gaps_s.append(step.end_s - sequence.last_token_s)
-            self._add_token(sequence, step)
+            sequence.gained = 1
+            self._add_tokens(sequence, step, 1)
         if step.finished:
             self.running = [sequence for sequence in self.running if sequence.state is State.RUNNING]
         self._begin_step(step.end_s)
@@ -161,8 +95,25 @@ class Engine:
 
     # -- one step --------------------------------------------------------------------------------------------------
 
-    def _add_token(self, sequence: Sequence, step: Step) -> None:
-        sequence.generated += 1
+    def _decode(self, step: Step) -> None:
+        running, decoded, drafts = State.RUNNING, step.decoded, self.drafts
+        for sequence in self._decoding:
+            if sequence.state is running:
+                decoded.append(sequence)
+                tokens = 1 if drafts is None else self._verify(drafts, sequence, step)
+                sequence.room -= tokens
+                self._grow(sequence, tokens)
+                self._add_tokens(sequence, step, tokens)
+
+    def _verify(self, drafts: Drafts, sequence: Sequence, step: Step) -> int:
+        """Tokens that a decode step gives: one, and those of its draft that were right, up to the answer's end."""
+        accepted = drafts.verify(sequence.place + sequence.generated)
+        sequence.gained = min(1 + accepted, len(sequence.answer) - sequence.generated)
+        step.accepted += sequence.gained - 1
+        return sequence.gained
+
+    def _add_tokens(self, sequence: Sequence, step: Step, tokens: int) -> None:
+        sequence.generated += tokens
         sequence.last_token_s = step.end_s
         if sequence.generated == 1:
             sequence.first_token_s = step.end_s
@@ -175,27 +126,25 @@ class Engine:
         self._decoding = []
         self._prefilled = []
         prefill_tokens = self._schedule_running()
-        admitted = self._admit(start_s)
-        for sequence in admitted:
-            prefill_tokens += self._prefill(sequence, prefill_tokens)
+        admitted, prefill_tokens = self._admit(start_s, prefill_tokens)
         if not self.running:
             self._step, self.next_s = None, None
             self._was_below_stall = True
             return
-        duration_s = self._duration_s(len(self._decoding), prefill_tokens, len(admitted))
-        self.next_s = start_s + duration_s
+        duration_s = self._duration_s(len(self._decoding), prefill_tokens, admitted)
+        self.next_s = start_s + duration_s * self._slowness(start_s)
         self._step = Step(start_s, self.next_s, prefill_tokens)
 
     def _schedule_running(self) -> int:
         """Gives every running sequence its work for this step; returns the prompt tokens among it."""
         prefill_tokens = 0
+        slots = self._slots
         for sequence in list(self.running):
             if sequence.state is not State.RUNNING:
                 continue  # lost its blocks to one before it
             if sequence.to_prefill:
                 prefill_tokens += self._prefill(sequence, prefill_tokens)
-            elif sequence.room or self._extend(sequence):
-                sequence.room -= 1
+            elif sequence.room >= slots or self._extend(sequence):
                 self._decoding.append(sequence)
         return prefill_tokens
 
@@ -211,10 +160,16 @@ class Engine:
             self._prefilled.append(sequence)
         return tokens
 
-    def _admit(self, start_s: float) -> list[Sequence]:
-        """Moves sequences from the queue while there is a place and room for their whole prompt."""
-        admitted: list[Sequence] = []
-        while self.waiting and len(self.running) < self.settings.max_num_seqs:
+    def _admit(self, start_s: float, spent: int) -> tuple[int, int]:
+        """Moves sequences from the queue while there is a place, a prompt token to spend and room for the whole prompt.
+
+        ``spent`` are the step's prompt tokens so far. Each sequence gets its first piece before the next one is looked
+        at, which therefore finds the blocks that this very step computes, as in vLLM. Returns how many were moved and
+        the step's prompt tokens.
+        """
+        admitted = 0
+        settings = self.settings
+        while self.waiting and len(self.running) < settings.max_num_seqs and spent < settings.prefill_step_tokens:
             sequence = self.waiting[0]
             if not self._reserve(sequence):
                 break
@@ -222,12 +177,17 @@ class Engine:
             sequence.state = State.RUNNING
             if sequence.started_s is None:
                 sequence.started_s = start_s
-                sequence.cached_tokens = sequence.computed
-                self.prefix_queries += len(sequence.prompt)
-                self.prefix_hits += sequence.computed
+                self._count_lookup(sequence)
             self.running.append(sequence)
-            admitted.append(sequence)
-        return admitted
+            spent += self._prefill(sequence, spent)
+            admitted += 1
+        return admitted, spent
+
+    def _count_lookup(self, sequence: Sequence) -> None:
+        sequence.cached_tokens = sequence.computed
+        if self.settings.prefix_cache:
+            self.prefix_queries += len(sequence.prompt)
+            self.prefix_hits += sequence.computed
 
     def _reserve(self, sequence: Sequence) -> bool:
         """Blocks for all tokens known so far: a known prefix shared, the rest empty. False if they are too few."""
@@ -245,14 +205,16 @@ class Engine:
         return True
 
     def _extend(self, sequence: Sequence) -> bool:
-        """One block more for a sequence that decodes; the youngest sequence gives way when there is none."""
-        while not self.pool.free_blocks:
-            victim = self.running[-1]
-            self._preempt(victim)
-            if victim is sequence:
-                return False
-        sequence.blocks += self.pool.take(1)
-        sequence.room = self.settings.block_size
+        """Blocks for a sequence's next decode step; the youngest sequence gives way when there are none."""
+        slots = min(self._slots, len(sequence.answer) - sequence.generated)  # none beyond the end of the answer
+        while sequence.room < slots:
+            while not self.pool.free_blocks:
+                victim = self.running[-1]
+                self._preempt(victim)
+                if victim is sequence:
+                    return False
+            sequence.blocks += self.pool.take(1)
+            sequence.room += self.settings.block_size
         return True
 
     def _preempt(self, victim: Sequence) -> None:
@@ -286,7 +248,7 @@ class Engine:
         done = len(sequence.hashes) * size
         in_prompt = len(sequence.prompt)
         tokens = [*sequence.prompt[done:], *sequence.answer[max(0, done - in_prompt) : full * size - in_prompt]]
-        parent = sequence.hashes[-1] if sequence.hashes else 0
+        parent = sequence.hashes[-1] if sequence.hashes else sequence.root
         sequence.hashes += chain_hashes(tokens, size, parent)
 
     def _duration_s(self, decoding: int, prefill_tokens: int, admitted: int) -> float:
@@ -301,11 +263,20 @@ class Engine:
             seconds += settings.cold_start_s
         return seconds + self._stall_s()
 
+    def _slowness(self, start_s: float) -> float:
+        """What a step's time is multiplied by: 1 in the first step ever, then what ``drift`` says."""
+        drift = self.settings.drift
+        if drift is None:
+            return 1.0
+        if self._first_step_s is None:
+            self._first_step_s = start_s
+        return 1.0 + (drift.factor - 1.0) * min(1.0, (start_s - self._first_step_s) / drift.until_s)
+
     def _stall_s(self) -> float:
         stall = self._stall
         if stall is None:
             return 0.0
-        below = len(self.running) < stall.at_running
+        below = len(self.running) + len(self.waiting) < stall.at_running
         fires = self._was_below_stall and not below
         self._was_below_stall = below
         if not fires:

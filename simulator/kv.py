@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+
+
+def salted_root(salt: str | None) -> int:
+    """What a sequence's first block continues: 0, or a number of its own for each ``salt``.
+
+    Every later hash contains it, so that sequences of different salts share no block, as in vLLM.
+    """
+    return int.from_bytes(hashlib.sha256(salt.encode()).digest()[:8]) if salt else 0
 
 
 def chain_hashes(tokens: Sequence[int], block_size: int, parent: int = 0) -> list[int]:
     """One hash for each *full* block of ``tokens``; a block's hash stands for everything before it as well.
 
-    ``parent`` is the hash of the block before ``tokens[0]``, 0 at the start of a sequence.
+    ``parent`` is the hash of the block before ``tokens[0]``, :func:`salted_root` at the start of a sequence.
     """
     hashes: list[int] = []
     for start in range(0, len(tokens) - block_size + 1, block_size):

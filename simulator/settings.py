@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,11 +44,36 @@ class Curve:
 
 
 class Stall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole engine stands still for ``seconds`` in the step in which ``at_running`` sequences run first."""
+    """The whole engine stands still for ``seconds`` in the step in which so many sequences are first in it."""
 
     at_running: int
     seconds: float
     once: bool = True
+
+
+class Drift(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Every step takes longer and longer, in proportion to the time since the first one: from ``until_s`` on
+    ``factor`` times as long.
+    """
+
+    until_s: float
+    factor: float
+
+    def __post_init__(self) -> None:
+        if self.until_s <= 0 or self.factor <= 0:
+            raise ValueError("drift needs until_s and factor above 0")
+
+
+class Speculative(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Draft tokens, as many as ``acceptance`` has positions, that a step checks for every decoding sequence."""
+
+    acceptance: tuple[float, ...]  # by position: share of drafts right up to and including it, as vLLM prints it
+    step_s: dict[int, float]  # in place of decode_step_s
+
+    def __post_init__(self) -> None:
+        falling = all(before >= after for before, after in pairwise((1.0, *self.acceptance, 0.0)))
+        if not self.acceptance or not falling:
+            raise ValueError("acceptance must be shares from 1 down to 0, one a draft token, none above the one before")
 
 
 class NaturalLength(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,10 +95,13 @@ class EngineSettings(msgspec.Struct, frozen=True):
     block_size: int
     kv_blocks: int
     prefix_cache: bool = True
+    inert_cache: bool = False  # lookups are made and counted, and find nothing
     admission_s: Curve | None = None
     step_jitter: float = 0.0
     cold_start_s: float = 0.0
     stall: Stall | None = None
+    drift: Drift | None = None
+    acceptance: tuple[float, ...] = ()  # of draft tokens, by position; none without speculative decoding
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,12 +116,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_num_seqs: int
     kv_blocks: int
     block_size: int = 16
-    prefix_cache: bool = True
+    prefix_cache: bool | Literal["on", "off", "inert"] = True  # inert: says it is on, never finds anything
+    salt: Literal["isolates", "ignored"] = "isolates"  # what a request's cache_salt does: as in vLLM, as in llama.cpp
+    report_cached_tokens: bool = True  # usage has prompt_tokens_details.cached_tokens
+    metrics: bool = True  # /metrics is there
     admission_s: dict[int, float] | None = None  # added to a step by number of requests that begin in it
     step_jitter: float = 0.0  # standard deviation of a step's time as a share of it
     cold_start_s: float | None = None  # what the first request costs more, where the preset knows it
     cold_start: bool = False  # whether it does
     stall: Stall | None = None
+    drift: Drift | None = None
+    speculative: Speculative | None = None
     natural_length: NaturalLength = NaturalLength()
     template_constant_tokens: int = 3
     template_message_tokens: int = 4
@@ -114,21 +148,30 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if problems:
             raise ValueError("; ".join(problems))
 
+    @property
+    def caches_prefixes(self) -> bool:
+        """Whether the engine says that its prefix cache is on."""
+        return self.prefix_cache not in (False, "off")
+
     def engine(self) -> EngineSettings:
         """The step loop's share."""
+        drafting = self.speculative
         return EngineSettings(
-            decode_step_s=Curve(self.decode_step_s),
+            decode_step_s=Curve(drafting.step_s if drafting else self.decode_step_s),
             prefill_token_s=self.prefill_token_s,
             prefill_step_tokens=self.prefill_step_tokens,
             prefill_request_tokens=self.prefill_request_tokens,
             max_num_seqs=self.max_num_seqs,
             block_size=self.block_size,
             kv_blocks=self.kv_blocks,
-            prefix_cache=self.prefix_cache,
+            prefix_cache=self.caches_prefixes,
+            inert_cache=self.prefix_cache == "inert",
             admission_s=Curve(self.admission_s) if self.admission_s else None,
             step_jitter=self.step_jitter,
             cold_start_s=(self.cold_start_s or 0.0) if self.cold_start else 0.0,
             stall=self.stall,
+            drift=self.drift,
+            acceptance=drafting.acceptance if drafting else (),
         )
 
 
