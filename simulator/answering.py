@@ -19,8 +19,8 @@ _now = time.perf_counter
 
 
 class Answer:
-    """One request on its way. ``token`` is called at the end of each step that made one; it returns False once the
-    engine need not go on, because a failure was due.
+    """One request on its way. ``token`` is called at the end of each step that gave it one or, with draft tokens,
+    several; it returns False once the engine need not go on, because a failure was due.
     """
 
     def __init__(self, connection: Connection, ask: Ask, finish_reason: str, row: Row, fault: Fault | None) -> None:
@@ -34,8 +34,12 @@ class Answer:
         """The request is in the engine's queue."""
 
     def token(self, sequence: Sequence, planned_s: float) -> bool:
-        """One more token exists; it was planned for ``planned_s``."""
+        """The last ``sequence.gained`` tokens are new; they were planned for ``planned_s``."""
         raise NotImplementedError
+
+    def told_cached(self, sequence: Sequence) -> int | None:
+        """``cached_tokens`` of the usage object, ``None`` where this server does not tell."""
+        return sequence.cached_tokens if self.ask.cached_usage else None
 
     def note_written(self, tokens: int, planned_s: float) -> None:
         """Stamps ``tokens`` tokens as written now."""
@@ -94,16 +98,15 @@ class StreamedAnswer(Answer):
 
     def token(self, sequence: Sequence, planned_s: float) -> bool:
         count = sequence.generated
-        token = sequence.answer[count - 1]
         plain = self._per_chunk == 1 and not self.ask.running_usage and self.fault is None
-        if plain and 1 < count < len(sequence.answer):
-            self.connection.write(self._chunks.one(token))
+        if plain and sequence.gained == 1 and 1 < count < len(sequence.answer):
+            self.connection.write(self._chunks.one(sequence.answer[count - 1]))
             self.note_written(1, planned_s)
             return True
         if self.fault is not None and (count > self._fails_at or count == len(sequence.answer)):
             self._fail(self.fault)
             return False
-        self._held.append(token)
+        self._held += sequence.answer[count - sequence.gained : count]
         last = count == len(sequence.answer)
         if count == 1 or last or len(self._held) >= self._per_chunk:
             self._write_held(sequence, last, planned_s)
@@ -116,7 +119,7 @@ class StreamedAnswer(Answer):
         data += self._chunks.some(held, sequence.generated, self.finish_reason if last else None)
         if last:
             if self.ask.usage:
-                data += self._chunks.usage(sequence.generated, sequence.cached_tokens)
+                data += self._chunks.usage(sequence.generated, self.told_cached(sequence))
             data += DONE + END_OF_STREAM
         begun_s = _now()
         self.connection.write(data)
@@ -166,7 +169,7 @@ class WholeAnswer(Answer):
         if sequence.generated < len(sequence.answer):
             return True
         tokens = list(sequence.answer)
-        usage = usage_of(len(sequence.prompt), len(tokens), sequence.cached_tokens) if self.ask.usage else None
+        usage = usage_of(len(sequence.prompt), len(tokens), self.told_cached(sequence)) if self.ask.usage else None
         text = text_of(tokens, at_start=True).decode()
         body = whole_answer(
             self.ask.api, self.row.id or "", self._model, self._created, text, self.finish_reason, usage

@@ -6,6 +6,8 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
+from simulator.drafts import Drafts
+
 _LATENCY = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
 _FIRST = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
 _BETWEEN = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
@@ -50,9 +52,15 @@ class Book:
         self.whole_request = Histogram(_LATENCY)
         self.queue = Histogram(_LATENCY)
 
-    def text(self, gauges: dict[str, float], counters: dict[str, int], cache: dict[str, object]) -> bytes:
+    def text(
+        self,
+        gauges: dict[str, float],
+        counters: dict[str, int],
+        cache: dict[str, object],
+        drafts: Drafts | None = None,
+    ) -> bytes:
         """The page; ``gauges`` and ``counters`` are the engine's own, by name without ``vllm:`` and ``_total``;
-        ``cache`` are the labels of ``vllm:cache_config_info``.
+        ``cache`` are the labels of ``vllm:cache_config_info``. Without speculative decoding there are no ``drafts``.
         """
         counters = {
             **counters,
@@ -72,11 +80,23 @@ class Book:
         lines += self._family("cache_config_info", "gauge", [f"vllm:cache_config_info{{{self._labels}{labels}}} 1.0"])
         for name, count in counters.items():
             lines += self._counter(name, [("", count)])
+        if drafts is not None:
+            lines += self._drafts(drafts)
         reasons = [(f',finished_reason="{reason}"', count) for reason, count in self.finished.items()]
         lines += self._counter("request_success", reasons)
         for name, histogram in histograms.items():
             lines += self._family(name, "histogram", histogram.lines(f"vllm:{name}", self._labels))
         return ("\n".join(lines) + "\n").encode()
+
+    def _drafts(self, drafts: Drafts) -> list[str]:
+        accepted_at = drafts.accepted_at
+        positions = [(f',position="{position}"', count) for position, count in enumerate(accepted_at)]
+        return [
+            *self._counter("spec_decode_num_drafts", [("", drafts.verified)]),
+            *self._counter("spec_decode_num_draft_tokens", [("", drafts.verified * drafts.tokens)]),
+            *self._counter("spec_decode_num_accepted_tokens", [("", sum(accepted_at))]),
+            *self._counter("spec_decode_num_accepted_tokens_per_pos", positions),
+        ]
 
     def _counter(self, name: str, values: list[tuple[str, int]]) -> list[str]:
         totals = [f"vllm:{name}_total{{{self._labels}{extra}}} {value}" for extra, value in values]
