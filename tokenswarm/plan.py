@@ -9,22 +9,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from random import Random
 from typing import Any
 
 import msgspec
 
+from tokenswarm.agent_material import AgentMaterial
+from tokenswarm.arms import Isolation, arm_of, cache_key, pair_of
+from tokenswarm.cache_probe import CacheProbe, probe_cache
 from tokenswarm.client import StreamingClient
 from tokenswarm.endpoint import Endpoint
-from tokenswarm.errors import InputError
+from tokenswarm.errors import InputError, TargetError
 from tokenswarm.keepalive import KeepAlive
 from tokenswarm.prompts import Material, session_rng, survey_scenario
 from tokenswarm.protocols import chat_body, completion_body
 from tokenswarm.records import Phase
-from tokenswarm.scenario import ChatTraffic, Scenario
-from tokenswarm.schedule import FILL_BLOCK, Level, Mix, Ticket, level_labels
-from tokenswarm.target import counting_server, find_model, is_simulated, request_headers
+from tokenswarm.scenario import AgenticTraffic, AnyTraffic, ChatTraffic, Closed, Scenario
+from tokenswarm.schedule import FILL_BLOCK, Arms, Level, Mix, Ticket, level_labels
+from tokenswarm.target import counting_server, find_model, is_simulated, prober, request_headers
 from tokenswarm.tokens import TokenCounter
+from tokenswarm.traffic.agentic import AgentSession
 from tokenswarm.traffic.chat import ChatSession
+from tokenswarm.traffic.session import Session
 from tokenswarm.traffic.turn import Turn
 
 
@@ -33,11 +39,13 @@ def planned_levels(scenario: Scenario) -> tuple[Level, ...]:
     if scenario.load is None:
         return ()
     closed = scenario.load.closed
+    steps = [(users, arms) for users in closed.users for arms in _arms_of(scenario)]
+    labels = level_labels(f"c={users} {arms}".strip() for users, arms in steps)
     return tuple(
         Level(
             index=index,
             concurrency=users,
-            sessions=closed.sessions.count(users) if closed.sessions else None,
+            sessions=_sessions(closed, users, paired=arms == Arms.PAIRED),
             warmup_sessions=closed.warmup_sessions,
             duration_s=closed.duration_s,
             warmup_s=closed.warmup_s or 0.0,
@@ -45,9 +53,26 @@ def planned_levels(scenario: Scenario) -> tuple[Level, ...]:
             time_limit_s=closed.time_limit_s or Level.time_limit_s,
             drain_limit_s=closed.drain_limit_s,
             label=label,
+            arms=arms,
         )
-        for index, (users, label) in enumerate(zip(closed.users, level_labels(closed.users), strict=True))
+        for index, ((users, arms), label) in enumerate(zip(steps, labels, strict=True))
     )
+
+
+def _arms_of(scenario: Scenario) -> tuple[Arms, ...]:
+    """The levels that each number of users gets."""
+    test = scenario.prefix_cache
+    if test is None:
+        return (Arms.NONE,)
+    return (Arms.PAIRED, Arms.COLD, Arms.WARM, Arms.WARM, Arms.COLD) if test.throughput else (Arms.PAIRED,)
+
+
+def _sessions(closed: Closed, users: int, *, paired: bool) -> int | None:
+    """Measured sessions of a level; pairs are whole."""
+    if closed.sessions is None:
+        return None
+    count = closed.sessions.count(users)
+    return count + count % 2 if paired else count
 
 
 @dataclass(frozen=True)
@@ -60,6 +85,8 @@ class Plan:
     counter: TokenCounter
     simulated: bool
     kind: str | None = None
+    cache: CacheProbe | None = None  # what the probe found out; None where it was not sent
+    isolation: Isolation | None = None  # of the arms of a prefix-cache test
     run: str = ""  # the run's id
 
     @cached_property
@@ -67,7 +94,7 @@ class Plan:
         return planned_levels(self.scenario)
 
     @cached_property
-    def traffic(self) -> Sequence[ChatTraffic]:
+    def traffic(self) -> Sequence[AnyTraffic]:
         """The classes that this run's users play."""
         chosen = [one for one in self.scenario.traffic if self.kind in (None, one.kind)]
         if not chosen:
@@ -81,9 +108,14 @@ class Plan:
         return Mix(one.weight for one in self.traffic)
 
     @cached_property
-    def _materials(self) -> list[Material]:
+    def _materials(self) -> list[Material | AgentMaterial]:
         scenario = self.scenario
-        return [Material(one, self.counter, seed=scenario.seed, api=scenario.target.api) for one in self.traffic]
+        return [
+            AgentMaterial(one, self.counter, seed=scenario.seed, run=self.run)
+            if isinstance(one, AgenticTraffic)
+            else Material(one, self.counter, seed=scenario.seed, api=scenario.target.api)
+            for one in self.traffic
+        ]
 
     @cached_property
     def _endpoint(self) -> Endpoint:
@@ -114,41 +146,67 @@ class Plan:
             self._endpoint, target.api, self._headers, target.timeouts, target.tls, keep_alive=self._keep_alive
         )
 
-    def session(self, ticket: Ticket) -> tuple[ChatTraffic, ChatSession]:
-        """The session that a ticket names: the same for the same ticket in every process.
+    def session(self, ticket: Ticket) -> tuple[AnyTraffic, Session]:
+        """The session that a ticket names: the same for the same ticket in every process, and for both of a pair.
 
         Lengths and pauses come from the seed alone. Words differ from run to run: the server may still have the
         last run's prompts in its prefix cache.
         """
-        index = self._mix.pick(ticket.number)
-        ticket_key = (None if ticket.level is None else ticket.level.index, ticket.phase, ticket.number)
-        session = ChatSession(
-            self.traffic[index],
-            self._materials[index],
-            session_rng(self.scenario.seed, *ticket_key),
-            self._ordinal(ticket, index),
-            session_rng(self.scenario.seed, *ticket_key, self.run),
-        )
-        return self.traffic[index], session
+        pair = pair_of(ticket.level, ticket.number)
+        number = ticket.number if pair is None else pair
+        index = self._mix.pick(number)
+        level = self._text_level(ticket)
+        key = (level, ticket.phase, number)
+        rng, text_rng = session_rng(self.scenario.seed, *key), session_rng(self.scenario.seed, *key, self.run)
+        traffic, material, ordinal = self.traffic[index], self._materials[index], self._ordinal(ticket, index, number)
+        if isinstance(material, AgentMaterial):
+            return traffic, AgentSession(material, rng, text_rng, ordinal=ordinal, level=level)
+        assert isinstance(traffic, ChatTraffic)
+        return traffic, ChatSession(traffic, material, rng, ordinal, text_rng)
 
-    def _ordinal(self, ticket: Ticket, index: int) -> int:
+    def _text_level(self, ticket: Ticket) -> int | None:
+        """The level whose texts a session has: its own, or the first where the scenario repeats them."""
+        if ticket.level is None:
+            return None
+        fresh = self.scenario.load is None or self.scenario.load.closed.fresh_prompts
+        return ticket.level.index if fresh else 0
+
+    def _ordinal(self, ticket: Ticket, index: int, number: int) -> int:
         """Number of the session among those of its class in the whole run."""
-        first, rank = self._first_ordinals[index], self._mix.rank(ticket.number)
+        first, rank = self._first_ordinals[index], self._mix.rank(number)
         if ticket.level is None or ticket.number >= FILL_BLOCK:
             return first[-1] + rank
         warmups = 0 if ticket.phase == Phase.WARMUP else self._mix.count(index, ticket.level.warmup_sessions)
-        return first[ticket.level.index] + warmups + rank
+        return first[self._text_level(ticket) or 0] + warmups + rank
 
-    def body(self, turn: Turn) -> bytes:
-        """The request body, ready to be sent."""
-        extra = self.scenario.target.request
-        if turn.messages is not None:
-            return chat_body(
-                self.model, turn.messages, max_tokens=turn.max_tokens, ignore_eos=turn.ignore_eos, extra=extra
-            )
+    def arm(self, ticket: Ticket) -> str | None:
+        """``warm`` or ``cold`` in a prefix-cache test."""
+        return arm_of(ticket, self.scenario.seed)
+
+    def body(self, turn: Turn, ticket: Ticket | None = None, number: int = 0) -> bytes:
+        """The request body, ready to be sent. ``number``: of the turn within the session of ``ticket``."""
+        extra = dict(self.scenario.target.request)
+        messages, prompt = turn.messages, turn.prompt
+        arm = None if ticket is None else self.arm(ticket)
+        if arm is not None and ticket is not None and self.isolation is not None:
+            key = cache_key(arm, self.isolation, ticket, number, self.run)
+            if self.isolation.by == "salt":
+                extra["cache_salt"] = key
+            else:
+                messages, prompt = _behind(self.counter.make_nonce(Random(key)), messages, prompt)
+        if messages is not None:
+            if turn.tools is not None:
+                extra = {"tools": turn.tools, "tool_choice": turn.tool_choice} | extra
+            return chat_body(self.model, messages, max_tokens=turn.max_tokens, ignore_eos=turn.ignore_eos, extra=extra)
         return completion_body(
-            self.model, turn.prompt or "", max_tokens=turn.max_tokens, ignore_eos=turn.ignore_eos, extra=extra
+            self.model, prompt or "", max_tokens=turn.max_tokens, ignore_eos=turn.ignore_eos, extra=extra
         )
+
+    def asked_tokens(self, turn: Turn, number: int) -> int | None:
+        """Asked length of the turn's prompt, a nonce at its head included."""
+        asked = turn.input_tokens
+        nonce = self.isolation is not None and self.isolation.by == "nonce" and number == 0
+        return asked if asked is None or not nonce else asked + self.counter.nonce_tokens
 
     # to other processes and to the run folder -------------------------------------------
 
@@ -160,6 +218,8 @@ class Plan:
             "counter": msgspec.json.encode(self.counter),
             "simulated": self.simulated,
             "kind": self.kind,
+            "cache": msgspec.json.encode(self.cache),
+            "isolation": msgspec.json.encode(self.isolation),
             "run": self.run,
         }
 
@@ -176,6 +236,8 @@ class Plan:
             counter=msgspec.json.decode(message["counter"], type=TokenCounter),
             simulated=message["simulated"],
             kind=message["kind"],
+            cache=msgspec.json.decode(message["cache"], type=CacheProbe | None),
+            isolation=msgspec.json.decode(message["isolation"], type=Isolation | None),
             run=message["run"],
         )
 
@@ -197,6 +259,9 @@ class Plan:
             "input_tokens_source": self.counter.source,
             "input_tokens_exact": self.counter.exact,
             "input_tokens_note": self.counter.note,
+            "cache_probe": None if self.cache is None else msgspec.to_builtins(self.cache),
+            "isolation": None if self.isolation is None else msgspec.to_builtins(self.isolation),
+            "template_prefix_tokens": self.counter.template_prefix,
             "notes": self.notes(),
         }
 
@@ -244,5 +309,40 @@ def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str
     counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model))
     simulated = simulator_url is not None or is_simulated(endpoint, target, headers)
     plan = Plan(scenario, url, model, counter, simulated, kind)
+    if probe_wanted(scenario):
+        cache = probe_cache(prober(endpoint, target, headers, model), counter, api=target.api)
+        plan = replace(plan, cache=cache, isolation=_isolation(scenario, cache))
     _ = plan.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
     return plan
+
+
+def probe_wanted(scenario: Scenario) -> bool:
+    """Whether the run needs to know what the server's prefix cache does."""
+    if scenario.cache_probe != "auto":
+        return scenario.cache_probe == "always"
+    return scenario.prefix_cache is not None or any(one.kind == "agentic" for one in scenario.traffic)
+
+
+def _isolation(scenario: Scenario, cache: CacheProbe) -> Isolation | None:
+    """How the arms of a prefix-cache test are kept apart on this server. Raises ``TargetError`` where nothing does."""
+    test = scenario.prefix_cache
+    if test is None:
+        return None
+    by = test.isolate if test.isolate != "auto" else ("salt" if cache.salt == "isolates" else "nonce")
+    if by == "salt" and cache.salt != "isolates":
+        raise TargetError(
+            f"prefix_cache.isolate: salt does not work here ({cache.line}); use nonce, or leave it to the probe"
+        )
+    return Isolation(by=by, cold=test.cold)
+
+
+def _behind(
+    nonce: str, messages: list[dict[str, Any]] | None, prompt: str | list[int] | None
+) -> tuple[list[dict[str, Any]] | None, str | list[int] | None]:
+    """The prompt with ``nonce`` at its very head."""
+    if messages is not None:
+        head = messages[0]
+        return [{**head, "content": f"{nonce}{head['content']}"}, *messages[1:]], None
+    if isinstance(prompt, list):
+        raise InputError("prompts of token ids have no place for a nonce; use prompts: words")
+    return None, f"{nonce}{prompt}"

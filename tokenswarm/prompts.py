@@ -61,6 +61,11 @@ class Material:
         self._used.add(index)
         return self.conversations[index]
 
+    @property
+    def system_tokens(self) -> int | None:
+        """Tokens that prompts with this class' system prompt begin with; None without one."""
+        return None if self.system is None else self.counter.system_overheads[self.system] - self.counter.overhead
+
     def shortage(self, sessions: int) -> str | None:
         """One line where the file has fewer conversations than ``sessions`` of this class would need."""
         have = len(self.conversations)
@@ -82,7 +87,8 @@ class Material:
 
 def survey_scenario(scenario: Scenario, server: Server) -> TokenCounter:
     """What ``Material`` needs to know about the server for all classes of ``scenario``."""
-    generated = [traffic for traffic in scenario.traffic if isinstance(traffic.prompts, str)]
+    chats = [traffic for traffic in scenario.traffic if isinstance(traffic, ChatTraffic)]
+    generated = [traffic for traffic in chats if isinstance(traffic.prompts, str)]
     return survey(
         server,
         api=scenario.target.api,

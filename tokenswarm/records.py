@@ -28,6 +28,23 @@ class TokenSource(StrEnum):
     CHUNKS = "chunks"  # one token a chunk assumed; an estimate, marked wherever it is shown
 
 
+class Divergence(StrEnum):
+    """How a model's answer compares with the recording that a replayed session goes on with."""
+
+    SAME = "same"  # the same kind of answer, and where tools are called the same ones in the same order
+    NO_CALL = "no_call"  # the recording calls a tool here, the model did not
+    CALLED = "called"  # the recording answers here, the model called a tool
+    OTHER_TOOLS = "other_tools"
+    OTHER_ARGUMENTS = "other_arguments"  # the same tools with other arguments
+
+
+class SessionEnd(StrEnum):
+    """How a session came to its end by itself; a failure or a cut stands in ``error_kind``."""
+
+    DONE = "done"  # an answer without a tool call, the last turn, or the end of the recording
+    STEP_LIMIT = "step_limit"  # the model still called tools
+
+
 class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
     """One HTTP exchange. Times are seconds of the worker's monotonic clock; ``None`` is unknown and is never 0.
 
@@ -44,9 +61,13 @@ class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
     traffic: str  # name of the traffic class in the scenario
     session: str = ""
     turn: int = 0
-    arm: str | None = None  # of a paired test
+    session_end: str | None = None  # a SessionEnd, on the last request of a session that was played to its end
+    arm: str | None = None  # "warm" or "cold", of a prefix-cache test
+    pair: int | None = None  # number of the two sessions with the same text, within level and phase group
+    prefix: str | None = None  # name of the text at the prompt's head that other sessions share on purpose
     request_id: str | None = None  # the server's
     # times
+    pause_s: float | None = None  # duration of the think or tool time before this request; None where there was none
     scheduled_s: float | None = None
     sent_s: float | None = None
     headers_s: float | None = None
@@ -55,16 +76,24 @@ class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
     last_token_s: float | None = None
     finished_s: float | None = None
     connect_s: float | None = None  # duration; None when the connection was reused
+    # durations as the server tells them
+    server_queue_s: float | None = None
+    server_prefill_s: float | None = None
+    server_decode_s: float | None = None
     # counts
     asked_input_tokens: int | None = None
     asked_output_tokens: int | None = None
     prompt_tokens: int | None = None
+    prefix_tokens: int | None = None  # of the prompt, that ``prefix`` names
+    history_tokens: int | None = None  # of the prompt, that this session has sent or received before; 0 at its start
     cached_tokens: int | None = None
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     token_source: str | None = None
     chunks: int | None = None  # token events
     tool_calls: int | None = None
+    malformed_calls: int | None = None  # of these, calls whose arguments are no JSON object or whose tool is unknown
+    divergence: str | None = None  # a Divergence; None where there is no recording
     request_bytes: int | None = None
     response_bytes: int | None = None
     # the generator's own account of how well it saw the stream

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationError
 
@@ -25,31 +25,35 @@ from tokenswarm.errors import ScenarioError
 from tokenswarm.mistakes import problems_of
 from tokenswarm.scenario_rules import broken_rules
 from tokenswarm.target_settings import SIMULATOR_PRESETS, Target, Timeouts, Tls
-from tokenswarm.wanted import Model, Text, Whole
-from tokenswarm.workload import (
+from tokenswarm.traffic_settings import (
     KINDS,
+    AgenticTraffic,
+    AnyTraffic,
     ChatTraffic,
-    Closed,
-    Load,
     Name,
-    Objective,
     PromptFile,
-    Sessions,
+    SystemPrompt,
     Traffic,
 )
+from tokenswarm.wanted import Model, OneOf, Text, Whole
+from tokenswarm.workload import Closed, Load, Objective, PrefixCacheTest, Sessions
 from tokenswarm.yaml_source import Problem, YamlSource, read_yaml
 
 __all__ = [
     "SIMULATOR_PRESETS",
+    "AgenticTraffic",
+    "AnyTraffic",
     "ChatTraffic",
     "Closed",
     "Distribution",
     "Load",
     "Objective",
+    "PrefixCacheTest",
     "PromptFile",
     "Scenario",
     "Sessions",
     "Shape",
+    "SystemPrompt",
     "Target",
     "Timeouts",
     "Tls",
@@ -78,6 +82,13 @@ class Scenario(Model):
     )
     load: Load | None = Field(
         default=None, description="How hard; when left out, Locust's own options (-u, -r, -t) or its page decide."
+    )
+    prefix_cache: PrefixCacheTest | None = Field(
+        default=None, description="Measure what the server's prefix cache buys, with pairs of sessions."
+    )
+    cache_probe: Annotated[Literal["auto", "always", "never"], OneOf()] = Field(
+        default="auto",
+        description="Find out before the load what the server's prefix cache does; auto: where the scenario needs it.",
     )
     objectives: dict[Name, Objective] = Field(
         default={}, description="Named limits that traffic classes refer to with objective."
@@ -192,10 +203,12 @@ def _validated(source: YamlSource, context: dict[str, Any]) -> Scenario | None:
 
 
 def default_scenario(kind: str = "chat") -> Scenario:
-    """What runs without a scenario file: one class of traffic, one turn of 512 tokens in and 128 out, seed 7."""
+    """What runs without a scenario file, with seed 7: chats of one turn with 512 tokens in and 128 out, or replayed
+    jobs with a shared system prompt of 2,000 tokens."""
     if kind not in KINDS:
-        raise ScenarioError([f"traffic of kind {kind} is not supported yet; only {', '.join(KINDS)} is"])
-    return Scenario(name=kind)
+        raise ScenarioError([f"traffic of kind {kind} is not supported yet; only {', '.join(KINDS)} are"])
+    agent = AgenticTraffic(kind="agentic", system_prompt=SystemPrompt(tokens=2000))
+    return Scenario(name=kind, traffic=(agent if kind == "agentic" else ChatTraffic(),))
 
 
 @cache
@@ -209,7 +222,10 @@ def json_schema() -> dict[str, Any]:
 
 def _make_relative(content: dict[str, Any], folder: Path) -> None:
     places: list[tuple[dict[str, Any], tuple[str, ...]]] = [(content, path) for path in _FILES]
-    places += [(item["prompts"], ("file",)) for item in content["traffic"] if isinstance(item["prompts"], dict)]
+    for item in content["traffic"]:
+        places += [(item, ("tools",)), (item, ("trajectories",))]
+        if isinstance(item.get("prompts"), dict):
+            places.append((item["prompts"], ("file",)))
     for place, path in places:
         for step in path[:-1]:
             place = place.get(step, {})

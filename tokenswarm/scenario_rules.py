@@ -10,6 +10,7 @@ from tokenswarm.workload import Closed
 from tokenswarm.yaml_source import Path, Problem, YamlSource
 
 _AMOUNTS = ("sessions", "requests", "duration_s")
+_GENERATED_ONLY = ("steps", "task_tokens", "argument_tokens", "tool_result_tokens")
 _SESSIONS_ONLY = ("warmup_sessions", "tail", "time_limit_s")
 
 
@@ -19,6 +20,8 @@ def broken_rules(source: YamlSource) -> Iterator[Problem]:
     found: list[tuple[Path, str]] = [
         *_target(_mapping(data.get("target"))),
         *_traffic(_classes(data), _mapping(data.get("objectives"))),
+        *_agents(_classes(data), _mapping(data.get("target")).get("api")),
+        *_prefix_cache(data),
         *_closed(_mapping(_mapping(data.get("load")).get("closed")), _classes(data)),
     ]
     for path, text in found:
@@ -56,6 +59,33 @@ def _traffic(classes: list[dict[str, Any]], objectives: dict[str, Any]) -> Itera
         for key in ("turns", "input_tokens") if isinstance(prompts, dict) else ():
             if key in item:
                 yield ("traffic", index, key), "prompts from a file keep their own turns and lengths; leave this out"
+
+
+def _agents(classes: list[dict[str, Any]], api: Any) -> Iterator[tuple[Path, str]]:
+    for index, item in enumerate(classes):
+        if item.get("kind") != "agentic":
+            continue
+        place: Path = ("traffic", index)
+        if api == "completions":
+            yield (*place, "kind"), "agents speak the chat API; leave target.api out"
+        if item.get("trajectories") is None:
+            continue
+        if item.get("mode") == "live":
+            yield (*place, "trajectories"), "recorded jobs are for mode: replay; a live agent follows the model"
+        for key in _GENERATED_ONLY:
+            if item.get(key) is not None:
+                yield (*place, key), "recorded jobs have their own; leave this or trajectories out"
+
+
+def _prefix_cache(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    if data.get("prefix_cache") is None:
+        return
+    if not isinstance(data.get("load"), dict):
+        yield ("prefix_cache",), "needs load.closed: pairs of sessions are compared level by level"
+    elif _mapping(data["load"].get("closed")).get("fresh_prompts") is False:
+        yield ("load", "closed", "fresh_prompts"), "prefix_cache needs fresh prompts at every level; leave this out"
+    if data.get("cache_probe") == "never":
+        yield ("cache_probe",), "prefix_cache rests on what the probe finds; leave this out"
 
 
 def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:

@@ -7,13 +7,23 @@ worker or user happens to take it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from tokenswarm.records import Phase
 
 FILL_BLOCK = 10_000_000  # ticket numbers reserved for each worker's own endless source
+
+
+class Arms(StrEnum):
+    """Which arms of a prefix-cache test the sessions of a level are in."""
+
+    NONE = ""  # no test
+    PAIRED = "paired"  # tickets 2k and 2k + 1 are a pair with the same text, one warm and one cold
+    COLD = "cold"
+    WARM = "warm"
 
 
 @dataclass(frozen=True)
@@ -32,16 +42,17 @@ class Level:
     tail: Literal["fill", "drain"] = "fill"
     time_limit_s: float = 3600.0
     drain_limit_s: float = 60.0
-    label: str = ""  # "c=8"; a concurrency that comes again is "c=8 #2"
+    label: str = ""  # "c=8"; one that comes again is "c=8 #2"
+    arms: Arms = Arms.NONE
 
 
-def level_labels(concurrencies: Sequence[int]) -> list[str]:
-    """``[8, 8, 4]`` gives ``["c=8", "c=8 #2", "c=4"]``: equal levels stay apart in every table."""
-    seen: dict[int, int] = {}
+def level_labels(names: Iterable[str]) -> list[str]:
+    """``["c=8", "c=8", "c=4"]`` gives ``["c=8", "c=8 #2", "c=4"]``: equal levels stay apart in every table."""
+    seen: dict[str, int] = {}
     labels = []
-    for concurrency in concurrencies:
-        seen[concurrency] = seen.get(concurrency, 0) + 1
-        labels.append(f"c={concurrency}" + (f" #{seen[concurrency]}" if seen[concurrency] > 1 else ""))
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        labels.append(name + (f" #{seen[name]}" if seen[name] > 1 else ""))
     return labels
 
 

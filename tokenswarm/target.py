@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from tokenswarm.cache_probe import Prober
 from tokenswarm.counting import Server
 from tokenswarm.endpoint import Endpoint
 from tokenswarm.errors import TargetError
@@ -204,3 +205,8 @@ def counting_server(endpoint: Endpoint, target: Target, headers: Mapping[str, st
         completions=endpoint.url_for("completions"),
         request=target.request,
     )
+
+
+def prober(endpoint: Endpoint, target: Target, headers: Mapping[str, str], model: str) -> Prober:
+    """How the cache probe reaches the server."""
+    raise NotImplementedError

@@ -17,6 +17,7 @@ Item = TypeVar("Item")
 PARAGRAPH = "\n\n"  # between the turns of a completion's text
 _FREQUENT = 24  # of the words, which come in the order of how common they are
 _FREQUENT_SHARE = 0.4  # of the words of English prose, roughly
+_NONCE_WORDS = 12  # of some hundreds: two nonces are never equal
 _ENOUGH_WORDS = 64  # with fewer one-token words, longer ones are mixed in
 _SENTENCE_WORDS = (6, 15)  # shortest and longest, in words
 
@@ -35,6 +36,7 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     pair_overhead: int = 0  # what it adds for one answer and one further message
     system_overheads: dict[str, int] = {}  # text of a system prompt -> overhead with it
     template_prefix: int | None = None  # tokens that every prompt without a system prompt begins with: no reuse of ours
+    nonce_tokens: int = 0  # what a nonce adds to a prompt
     heads: list[str] = []
     words: list[str] = []  # one token each behind a space, the most frequent first
     longer: list[tuple[str, int]] = []  # words of 2 or 3 tokens, used where one-token words are few
@@ -55,6 +57,11 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         if self.capitals:
             self._punctuate(parts, rng)
         return head + "".join(parts)
+
+    def make_nonce(self, rng: Random) -> str:
+        """Words for the very head of a prompt, ``nonce_tokens`` more tokens whatever the words; ends with its gap."""
+        words = [_one_of(self.heads, rng), *rng.choices(self.words, k=_NONCE_WORDS - 1)]
+        return " ".join(words) + PARAGRAPH
 
     def make_random_text(self, rng: Random, tokens: int) -> str:
         """``tokens`` random pieces of the vocabulary behind one word."""

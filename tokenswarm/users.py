@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gevent
 from locust import User, constant, task
 
+from tokenswarm.arms import pair_of
 from tokenswarm.client import Exchange, StreamingClient
 from tokenswarm.failures import error_group
 from tokenswarm.gate import Facts, Gate, SessionCut, completion_facts
 from tokenswarm.records import RequestRecord
 from tokenswarm.schedule import Ticket
+from tokenswarm.traffic.session import Answer, Heard
 
 if TYPE_CHECKING:
     from tokenswarm.plan import Plan
     from tokenswarm.recorder import LocustStatistics, Recorder
+
+
+_UNHEARD = Heard()  # a request that failed has no answer
 
 
 class Instrument:
@@ -94,31 +99,42 @@ class ScenarioUser(User):  # type: ignore[misc]
     def _session(self, ticket: Ticket, facts: list[Facts]) -> None:
         plan = self.instrument.plan
         traffic, session = plan.session(ticket)
+        arm, pair = plan.arm(ticket), pair_of(ticket.level, ticket.number)
         due_s = ticket.taken_s
-        answer: str | None = None
+        history: int | None = 0
         number = 0
-        while (turn := session.next(answer)) is not None:
-            body = plan.body(turn)
-            if turn.think_s > 0:
-                due_s = perf_counter() + turn.think_s
-                gevent.sleep(turn.think_s)
+        while (turn := session.next()) is not None:
+            body = plan.body(turn, ticket, number)
+            if turn.pause_s > 0:
+                due_s = perf_counter() + turn.pause_s
+                gevent.sleep(turn.pause_s)
             exchange = self.client.send(body)
+            heard = session.hear(Answer(exchange.text, exchange.calls)) if exchange.ok else _UNHEARD
             record = self.instrument.record(
                 ticket,
                 exchange,
                 traffic.name,
                 user=self.number,
                 turn=number,
+                session_end=heard.end,
+                arm=arm,
+                pair=pair,
+                prefix=turn.prefix,
+                pause_s=turn.pause_s or None,
                 scheduled_s=due_s,
-                asked_input_tokens=turn.input_tokens,
+                asked_input_tokens=plan.asked_tokens(turn, number),
                 asked_output_tokens=turn.max_tokens,
+                prefix_tokens=turn.prefix_tokens,
+                history_tokens=history,
+                malformed_calls=heard.malformed_calls,
+                divergence=heard.divergence,
             )
             self._leave(record, exchange, ticket, facts)
             if exchange.killed is not None:
                 raise exchange.killed
             if not record.ok:
                 return
-            answer = exchange.text
+            history = _history(record, answers=session.keeps_answers)
             due_s = record.finished_s or perf_counter()
             number += 1
 
@@ -130,6 +146,20 @@ class ScenarioUser(User):  # type: ignore[misc]
         instrument.recorder.add(record, exchange.token_times, exchange.per_event_tokens)
         reason = None if record.error_kind is None else error_group(record.error_kind, record.http_status)
         instrument.statistics.add(record, ticket.level.label if ticket.level else "", reason)
+
+
+def _history(record: RequestRecord, *, answers: bool) -> int | None:
+    """Tokens that the session's next prompt begins with and the server has seen; None where it does not count them."""
+    if record.prompt_tokens is None or (answers and record.output_tokens is None):
+        return None
+    return record.prompt_tokens + (record.output_tokens or 0 if answers else 0)
+
+
+class AgentUser(ScenarioUser):
+    """Agentic traffic of the scenario, and no other kind."""
+
+    abstract = True
+    kind = "agentic"
 
 
 class ChatUser(ScenarioUser):

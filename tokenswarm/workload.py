@@ -1,88 +1,15 @@
-"""The parts of a scenario that say what is sent and how hard: traffic, load and objectives."""
+"""The parts of a scenario that say how hard, for which question, and what is good enough."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
 
-from tokenswarm.distributions import Distribution, Fixed, Within
-from tokenswarm.target_settings import ExistingFile
-from tokenswarm.wanted import Model, Number, OneOf, Seconds, Switch, Text, Whole, did_you_mean, mistake
+from tokenswarm.wanted import Model, Number, OneOf, Seconds, Switch, Whole, mistake
 
-KINDS = ("chat",)
-KINDS_TO_COME = ("agentic", "captioning")
-
-Name = Annotated[str, Text("a name", longest=64)]
 Users = Annotated[int, Whole(1, 100_000)]
 Count = Annotated[int, Whole(1, 10_000_000)]
-Tokens = Annotated[Distribution, Within(1, 10_000_000, whole=True)]
-
-
-class PromptFile(Model):
-    """Prompts from a file, with their own turns and lengths."""
-
-    file: ExistingFile = Field(description="JSONL or ShareGPT file, relative to the scenario's folder.")
-
-
-def _prompts_tag(value: Any) -> str:
-    return "<file>" if isinstance(value, dict | PromptFile) else "<name>"
-
-
-Prompts = Annotated[
-    Annotated[Literal["words", "random_ids"], OneOf(other=" or {file: PATH}"), Tag("<name>")]
-    | Annotated[PromptFile, Tag("<file>")],
-    Discriminator(_prompts_tag),
-]
-
-
-class ChatTraffic(Model):
-    """A class of sessions: a person or program that talks to the model in one or more turns."""
-
-    name: Name = Field(default="chat", description="Name in every table; unique within the scenario.")
-    kind: Literal["chat"] = Field(default="chat", description="Kind of session.")
-    weight: Annotated[float, Number(0, 1_000_000, above=True)] = Field(
-        default=1, description="Share of the sessions, in relation to the weights of the other classes."
-    )
-    objective: Name | None = Field(default=None, description="Name of the objective that this class must meet.")
-    prompts: Prompts = Field(
-        default="words",
-        description="words: natural-looking text; random_ids: random token ids; or a file.",
-    )
-    turns: Annotated[Distribution, Within(1, 10_000, whole=True)] = Field(
-        default=Fixed(fixed=1),
-        description="Requests in a session; the model's answers stay in the history. Not for prompts from a file.",
-    )
-    input_tokens: Tokens = Field(
-        default=Fixed(fixed=512),
-        description="Tokens that a turn adds to the prompt, as the server counts them, with the chat template's own. "
-        "Not for prompts from a file.",
-    )
-    output_tokens: Tokens = Field(
-        default=Fixed(fixed=128), description="Asked length of an answer in tokens (max_tokens)."
-    )
-    think_time_s: Annotated[Distribution, Within(0, 86_400, unit="of seconds ")] = Field(
-        default=Fixed(fixed=0), description="Pause before each further turn of a session, in seconds."
-    )
-    ignore_eos: Annotated[bool, Switch()] = Field(
-        default=True, description="Let the model run to the asked length, where the server can; false: natural ends."
-    )
-    system_prompt: Annotated[str, Text(longest=500_000, lines=True)] | None = Field(
-        default=None, description="Text of a system message that begins every session."
-    )
-
-
-def _known_kind(value: Any) -> Any:
-    kind = value.get("kind", "chat") if isinstance(value, dict) else "chat"
-    if kind in KINDS_TO_COME:
-        raise mistake("this kind is not supported yet; only chat is", "kind")
-    if kind not in KINDS:
-        hint = did_you_mean(kind, (*KINDS, *KINDS_TO_COME)) if isinstance(kind, str) else ""
-        raise mistake(f"unknown kind; chat is wanted{hint}", "kind")
-    return value
-
-
-Traffic = Annotated[ChatTraffic, BeforeValidator(_known_kind, json_schema_input_type=ChatTraffic)]
 
 
 class Sessions(Model):
@@ -148,6 +75,10 @@ class Closed(Model):
     time_limit_s: Annotated[float, Seconds(0, 604_800, above=True)] | None = Field(
         default=None, description="A level that takes longer is ended and marked, in seconds."
     )
+    fresh_prompts: Annotated[bool, Switch()] = Field(
+        default=True,
+        description="false repeats the prompts of the first level at every level; the levels after it are then marked.",
+    )
     drain_limit_s: Annotated[float, Seconds(0, 86_400)] = Field(
         default=60, description="How long sessions in flight at the end of a level may still run, in seconds."
     )
@@ -157,6 +88,22 @@ class Load(Model):
     """How hard; without it Locust's own options (-u, -r, -t) or its page decide."""
 
     closed: Closed = Field(description="A fixed number of users, level by level.")
+
+
+class PrefixCacheTest(Model):
+    """What does the prefix cache buy? Sessions run in pairs with the same text, one of which finds nothing cached."""
+
+    cold: Annotated[Literal["session", "request"], OneOf()] = Field(
+        default="session",
+        description="session: a cold session reuses only its own earlier requests; request: nothing at all.",
+    )
+    isolate: Annotated[Literal["auto", "salt", "nonce"], OneOf()] = Field(
+        default="auto",
+        description="What keeps cold requests from cached ones: cache_salt, a nonce, or what the probe finds to work.",
+    )
+    throughput: Annotated[bool, Switch()] = Field(
+        default=False, description="After each paired level also whole levels in the order cold, warm, warm, cold."
+    )
 
 
 QuantileName = Literal["mean", "p50", "p90", "p95", "p99"]
@@ -172,6 +119,9 @@ class Objective(Model):
     ttft_s: Limits | None = Field(default=None, description="Limits of the time to first token, in seconds.")
     tpot_s: Limits | None = Field(default=None, description="Limits of the time per output token, in seconds.")
     e2e_s: Limits | None = Field(default=None, description="Limits of the whole request's time, in seconds.")
+    job_s: Limits | None = Field(
+        default=None, description="Limits of a whole session's time, tools and thinking included, in seconds."
+    )
     failed: Annotated[float, Number(0, 1)] = Field(
         default=0.01, description="Largest share of requests that may fail, from 0 to 1."
     )

@@ -5,13 +5,17 @@ from __future__ import annotations
 from random import Random
 
 from tokenswarm.prompts import Material
+from tokenswarm.records import SessionEnd
 from tokenswarm.scenario import ChatTraffic
 from tokenswarm.tokens import PARAGRAPH
+from tokenswarm.traffic.session import Answer, Heard
 from tokenswarm.traffic.turn import Turn
 
 
 class ChatSession:
     """Turns of one session. All chance comes from ``rng`` and none of it depends on the model's answers."""
+
+    keeps_answers = True
 
     def __init__(
         self,
@@ -32,24 +36,26 @@ class ChatSession:
         self._played = 0
         own_system = None if self._conversation is None else self._conversation.system
         self._system = traffic.system_prompt if own_system is None else own_system
+        self._prefix_tokens = None if own_system is not None or not self._system else material.system_tokens
         self._messages = [{"role": "system", "content": self._system}] if self._system else []
         self._text = self._system + PARAGRAPH if self._system else ""
 
-    def next(self, answer_text: str | None) -> Turn | None:
-        """The turn after ``answer_text`` (None at first); None when the session is over or an answer is missing."""
-        first = self._played == 0
-        if self._played >= self._turns or (answer_text is None and not first):
+    def next(self) -> Turn | None:
+        if self._played >= self._turns:
             return None
-        if answer_text is not None:
-            self._remember(answer_text)
-        turn = self._turn(first)
+        turn = self._turn(self._played == 0)
         self._played += 1
         return turn
+
+    def hear(self, answer: Answer) -> Heard:
+        self._messages.append({"role": "assistant", "content": answer.text})
+        self._text += answer.text + PARAGRAPH
+        return Heard(end=SessionEnd.DONE if self._played >= self._turns else None)
 
     def _turn(self, first: bool) -> Turn:
         rng, traffic, material = self._rng, self._traffic, self._material
         max_tokens = traffic.output_tokens.sample_int(rng)
-        think_s = 0.0 if first else traffic.think_time_s.sample(rng)
+        pause_s = 0.0 if first else traffic.think_time_s.sample(rng)
         prompt: str | list[int] | None = None
         messages: list[dict[str, str]] | None = None
         asked: int | None
@@ -69,8 +75,10 @@ class ChatSession:
             prompt=prompt,
             max_tokens=max_tokens,
             input_tokens=asked,
-            think_s=think_s,
+            pause_s=pause_s,
             ignore_eos=traffic.ignore_eos,
+            prefix=None if self._prefix_tokens is None else "system",
+            prefix_tokens=self._prefix_tokens,
         )
 
     def _message(self, first: bool) -> tuple[str, int | None]:
@@ -78,7 +86,3 @@ class ChatSession:
             return self._conversation.users[self._played], None
         asked = self._traffic.input_tokens.sample_int(self._rng)
         return self._material.message(self._text_rng, asked, first=first)
-
-    def _remember(self, answer: str) -> None:
-        self._messages.append({"role": "assistant", "content": answer})
-        self._text += answer + PARAGRAPH
