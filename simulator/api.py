@@ -12,6 +12,7 @@ from simulator.chunks import Api
 from simulator.settings import Settings
 
 DEFAULT_COMPLETION_TOKENS = 16  # of /v1/completions without max_tokens, as the OpenAI API defines it
+LONGEST_SALT = 128  # characters
 
 
 class ApiError(Exception):
@@ -44,6 +45,7 @@ class _Common(msgspec.Struct, kw_only=True):
     stream_options: _StreamOptions | None = None
     seed: int | None = None
     n: int | None = 1
+    cache_salt: Any = None
 
 
 class _Chat(_Common, kw_only=True):
@@ -81,7 +83,9 @@ class Ask(msgspec.Struct, kw_only=True, frozen=True):
     stream: bool
     usage: bool
     running_usage: bool
+    cached_usage: bool  # usage says how many prompt tokens were cached
     seed: int | None
+    salt: str | None
 
 
 def _decode(body: bytes, shape: Any) -> Any:
@@ -156,8 +160,22 @@ def parse_ask(api: Api, body: bytes, settings: Settings) -> Ask:
         stream=bool(asked.stream),
         usage=settings.usage and (bool(options.include_usage) or not asked.stream),
         running_usage=settings.usage and bool(options.include_usage and options.continuous_usage_stats),
+        cached_usage=settings.report_cached_tokens,
         seed=asked.seed,
+        salt=_salt(asked.cache_salt, settings),
     )
+
+
+def _salt(asked: Any, settings: Settings) -> str | None:
+    """The request's ``cache_salt`` where it has an effect, under the conditions of vLLM."""
+    if asked is None or settings.salt == "ignored":
+        return None
+    if not isinstance(asked, str) or not asked:
+        raise ApiError(400, "cache_salt must be a non-empty string if it is given", param="cache_salt")
+    if len(asked) > LONGEST_SALT or not set(asked).isdisjoint("@/\\\0"):
+        message = f"cache_salt must have at most {LONGEST_SALT} characters and none of '@', '/', '\\', NUL"
+        raise ApiError(400, message, param="cache_salt")
+    return asked
 
 
 def _prompt_of(asked: _Chat | _Completion, settings: Settings) -> list[int]:

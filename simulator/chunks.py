@@ -38,7 +38,7 @@ def text_of(tokens: list[int], at_start: bool) -> bytes:
 
 
 def usage_of(prompt_tokens: int, output_tokens: int, cached_tokens: int | None) -> dict[str, Any]:
-    """The usage object; running counts inside a stream do not say what was cached (``None``)."""
+    """The usage object; ``None`` where it does not say what was cached, as in the running counts inside a stream."""
     usage: dict[str, Any] = {
         "prompt_tokens": prompt_tokens,
         "total_tokens": prompt_tokens + output_tokens,
@@ -92,7 +92,7 @@ class Chunks:
             after += b',"usage":' + json.dumps(usage, separators=(",", ":")).encode()
         return framed(self._before + text + after + b"}\n\n")
 
-    def usage(self, output_tokens: int, cached_tokens: int) -> bytes:
+    def usage(self, output_tokens: int, cached_tokens: int | None) -> bytes:
         """The last chunk but [DONE], where the request asked for it."""
         return _event(
             {**self._identity, "choices": [], "usage": usage_of(self._prompt_tokens, output_tokens, cached_tokens)}

@@ -124,7 +124,7 @@ class Server:
     def _count(self, step: Step) -> None:
         book = self._book
         speed = self._speed
-        book.generation_tokens += len(step.first) + len(step.decoded) + len(step.resumed)
+        book.generation_tokens += len(step.first) + len(step.decoded) + len(step.resumed) + step.accepted
         if step.decoded:
             book.between_tokens.observe((step.end_s - step.start_s) / speed, len(step.decoded))
         for gap_s in step.resumed_gaps_s:
@@ -195,6 +195,8 @@ class Server:
         match request.path:
             case "/v1/models":
                 connection.respond(200, api.models(self.settings, self._created), JSON)
+            case "/metrics" if not self.settings.metrics:
+                connection.respond(404, b'{"detail":"Not Found"}', JSON)
             case "/metrics":
                 connection.respond(200, self._metrics(), _TEXT)
             case "/truth":
@@ -226,10 +228,10 @@ class Server:
         cache: dict[str, object] = {
             "block_size": self.settings.block_size,
             "num_gpu_blocks": self.settings.kv_blocks,
-            "enable_prefix_caching": self.settings.prefix_cache,
+            "enable_prefix_caching": self.settings.caches_prefixes,
             "kv_cache_size_tokens": self.settings.kv_blocks * self.settings.block_size,
         }
-        return self._book.text(gauges, counters, cache)
+        return self._book.text(gauges, counters, cache, engine.drafts)
 
     # -- generation ------------------------------------------------------------------------------------------------
 
@@ -268,7 +270,7 @@ class Server:
             answer = StreamedAnswer(connection, ask, finish_reason, row, fault, self.settings, chunks)
         else:
             answer = WholeAnswer(connection, ask, finish_reason, row, fault, self.settings, int(time.time()))
-        sequence = Sequence(ask.prompt, tokens, answer)
+        sequence = Sequence(ask.prompt, tokens, answer, ask.salt)
         connection.answer = answer
         self._open[answer] = sequence
         answer.accepted()

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 ROOT = Path(__file__).parents[2]
 
 # Steps of 10 ms whatever the batch, prompts for nothing: every planned time can be told by counting.
@@ -73,6 +75,16 @@ def events(body: bytes) -> list[Any]:
     assert parts.pop() == ""
     payloads = [part.removeprefix("data: ") for part in parts]
     return [payload if payload == "[DONE]" else json.loads(payload) for payload in payloads]
+
+
+def figures(simulator: Simulator) -> dict[str, float]:
+    """Samples of /metrics by name, with the labels beyond the usual two."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(simulator.call("GET", "/metrics")[2].decode()):
+        for sample in family.samples:
+            labels = {key: value for key, value in sample.labels.items() if key not in ("engine", "model_name")}
+            found[sample.name + (json.dumps(labels) if labels else "")] = sample.value
+    return found
 
 
 def ask(tokens: int, **more: Any) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from sim_process import Simulator, ask
+from sim_process import Simulator, ask, figures
 
 CHAT = "/v1/chat/completions"
 
@@ -109,20 +108,10 @@ def test_a_client_that_leaves_ends_its_request(start: Callable[..., Any]) -> Non
         while simulator.truth()[0]["ended"] is None and time.monotonic() < until:
             time.sleep(0.01)
         assert simulator.truth()[0]["ended"] == "client-left"
-        figures = metrics(simulator)
-        assert figures["vllm:num_requests_running"] == 0
-        assert figures["vllm:kv_cache_usage_perc"] == 0
-        assert figures['vllm:request_success_total{"finished_reason": "abort"}'] == 0
-
-
-def metrics(simulator: Simulator) -> dict[str, float]:
-    """Samples by name, with the labels beyond the usual two."""
-    figures: dict[str, float] = {}
-    for family in text_string_to_metric_families(simulator.call("GET", "/metrics")[2].decode()):
-        for sample in family.samples:
-            labels = {key: value for key, value in sample.labels.items() if key not in ("engine", "model_name")}
-            figures[sample.name + (json.dumps(labels) if labels else "")] = sample.value
-    return figures
+        counted = figures(simulator)
+        assert counted["vllm:num_requests_running"] == 0
+        assert counted["vllm:kv_cache_usage_perc"] == 0
+        assert counted['vllm:request_success_total{"finished_reason": "abort"}'] == 0
 
 
 def test_metrics_count_what_happened(start: Callable[..., Any]) -> None:
@@ -132,7 +121,7 @@ def test_metrics_count_what_happened(start: Callable[..., Any]) -> None:
         for _ in range(2):
             simulator.call("POST", CHAT, body)
         simulator.call("POST", CHAT, ask(0))
-        figures = metrics(simulator)
+        counted = figures(simulator)
     expected = {
         "vllm:prompt_tokens_total": 2 * 58,
         "vllm:generation_tokens_total": 2 * 3,
@@ -146,13 +135,13 @@ def test_metrics_count_what_happened(start: Callable[..., Any]) -> None:
         "vllm:request_queue_time_seconds_count": 2,
         "vllm:num_preemptions_total": 0,
     }
-    assert {name: figures[name] for name in expected} == expected
-    (cache,) = (json.loads(name.partition("info")[2]) for name in figures if name.startswith("vllm:cache_config_info"))
+    assert {name: counted[name] for name in expected} == expected
+    (cache,) = (json.loads(name.partition("info")[2]) for name in counted if name.startswith("vllm:cache_config_info"))
     assert (cache["block_size"], cache["num_gpu_blocks"], cache["enable_prefix_caching"]) == ("16", "10000", "True")
-    assert figures["vllm:time_to_first_token_seconds_sum"] == pytest.approx(2 * 0.010, abs=1e-6)
-    assert figures["vllm:inter_token_latency_seconds_sum"] == pytest.approx(4 * 0.010, abs=1e-6)
-    assert figures["vllm:e2e_request_latency_seconds_sum"] == pytest.approx(2 * 0.030, abs=1e-6)
-    assert figures['vllm:e2e_request_latency_seconds_bucket{"le": "0.3"}'] == 2
+    assert counted["vllm:time_to_first_token_seconds_sum"] == pytest.approx(2 * 0.010, abs=1e-6)
+    assert counted["vllm:inter_token_latency_seconds_sum"] == pytest.approx(4 * 0.010, abs=1e-6)
+    assert counted["vllm:e2e_request_latency_seconds_sum"] == pytest.approx(2 * 0.030, abs=1e-6)
+    assert counted['vllm:e2e_request_latency_seconds_bucket{"le": "0.3"}'] == 2
 
 
 def test_waiting_requests_show_in_gauges_and_queue_wait(start: Callable[..., Any]) -> None:
@@ -164,9 +153,9 @@ def test_waiting_requests_show_in_gauges_and_queue_wait(start: Callable[..., Any
             stack.callback(connection.close)
             connection.request("POST", CHAT, json.dumps(ask(100)))
             answers.append(connection.getresponse())  # headers come at acceptance: all three are in the queue
-        figures = metrics(simulator)
-        assert (figures["vllm:num_requests_running"], figures["vllm:num_requests_waiting"]) == (1, 2)
-        assert figures["vllm:kv_cache_usage_perc"] > 0
+        counted = figures(simulator)
+        assert (counted["vllm:num_requests_running"], counted["vllm:num_requests_waiting"]) == (1, 2)
+        assert counted["vllm:kv_cache_usage_perc"] > 0
         for answer in answers:
             answer.read()
         first, second, third = simulator.truth()
