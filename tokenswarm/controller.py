@@ -1,8 +1,8 @@
 """The master's side of a run: levels, tickets, completion.
 
-A level goes through ``spawn`` (until exactly its users wait) → ``warmup`` → ``measure`` → ``drain`` (until every
-session has ended) and is then closed. What completes a level is that all its sessions and their records are
-in; a timer only ends a level that cannot finish.
+A level goes through ``spawn`` (until exactly its users wait) → ``begin`` → ``warmup`` → ``measure`` → ``drain`` (until
+every session has ended) → ``end`` and is then closed. What completes a level is that all its sessions and their
+records are in; a timer only ends a level that cannot finish.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Controller:
         levels: Sequence[Level],
         send: Send,
         on_level_end: Callable[[dict[str, Any], Level, LevelFacts], None],
+        on_level_begin: Callable[[Level], None] = lambda level: None,
     ) -> None:
+        """Both callbacks may take their time: nothing is in flight, and the level waits for them."""
         self.levels = levels
         self.position = 0
         self.stage = "spawn"
@@ -55,6 +57,7 @@ class Controller:
         self.finished = False
         self._send = send
         self._on_level_end = on_level_end
+        self._on_level_begin = on_level_begin
         self._changed = gevent.event.Event()
         self._timers: list[gevent.Greenlet] = []
         self._started_s: float | None = None
@@ -145,6 +148,10 @@ class Controller:
     def _begin_level(self) -> None:
         level = self.level
         self._cancel_timers()
+        self.stage = "begin"  # reports that arrive meanwhile must not begin it again
+        self._on_level_begin(level)
+        if self.finished:  # stopped meanwhile
+            return
         self.facts = LevelFacts()
         self._users = {worker.name: worker.waiting for worker in self.workers.values()}
         self._filling = False
@@ -210,7 +217,10 @@ class Controller:
     def _end_level(self) -> None:
         self._cancel_timers()
         level = self.level
+        self.stage = "end"  # as above
         self._on_level_end(self.level_row(), level, self.facts)
+        if self.finished:
+            return
         self.stage = "spawn"
         self.finished = self.position + 1 >= len(self.levels) or self._nothing_succeeded()
         if not self.finished:
@@ -236,6 +246,7 @@ class Controller:
         return {
             "level": self.level.index,
             "concurrency": self.level.concurrency,
+            "arms": self.level.arms,
             "state": self._state,
             "reason": self._reason,
             "started_s": self._started_s,
@@ -249,7 +260,7 @@ class Controller:
     def interrupt(self, reason: str) -> None:
         """The run ends before its time: the level under way, if any, is written as interrupted."""
         self._cancel_timers()
-        if not self.finished and self.stage != "spawn":
+        if not self.finished and self.stage in ("warmup", "measure", "drain"):
             self._state, self._reason = "interrupted", reason
             self._on_level_end(self.level_row(), self.level, self.facts)
         self.finished = True

@@ -24,11 +24,14 @@ from tokenswarm import progress
 from tokenswarm.controller import Controller
 from tokenswarm.errors import TokenswarmError
 from tokenswarm.levelfacts import LevelFacts
-from tokenswarm.plan import Plan, Planner, planned_levels
+from tokenswarm.levels import planned_levels
+from tokenswarm.plan import Plan
+from tokenswarm.planner import Planner
 from tokenswarm.provenance import clock_identity, provenance
 from tokenswarm.recorder import LocustStatistics
 from tokenswarm.rundir import FORMAT, RunFolder
 from tokenswarm.schedule import Level
+from tokenswarm.telemetry import EngineSampler
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +82,7 @@ class RunMaster:
         self._stopped: set[str] = set()
         self._written: dict[str, float] = {}  # worker name -> offset in workers.csv
         self._free = LevelFacts()
+        self._engine: EngineSampler | None = None
         self._progress: gevent.Greenlet | None = None
         self._ending = gevent.lock.RLock()
         self.table_text = ""
@@ -173,10 +177,13 @@ class RunMaster:
             return
         self.folder.write_once("run.json", self._description(plan))
         log.info("results go to %s", self.folder.path)
+        if plan.cache is not None:
+            log.info("prefix cache: %s", plan.cache.line)
+        self._engine = plan.engine_sampler(self._write_sample)
         if plan.simulated:
             self._statistics.simulated(plan.scenario.target.simulator)
         if self.levels:
-            self.controller = Controller(self.levels, self._send, self._level_ended)
+            self.controller = Controller(self.levels, self._send, self._level_ended, self._level_begins)
             self._progress = gevent.spawn(self._tell_progress)
         for name in [ALONE] if self._alone else list(self._clients):
             self._start_worker(name)
@@ -193,6 +200,8 @@ class RunMaster:
                 {
                     "level": level.index,
                     "concurrency": level.concurrency,
+                    "label": level.label,
+                    "arms": level.arms,
                     "sessions": level.sessions,
                     "warmup_sessions": level.warmup_sessions,
                     "duration_s": level.duration_s,
@@ -202,9 +211,15 @@ class RunMaster:
             ],
         }
 
+    def _level_begins(self, level: Level) -> None:
+        if self._engine is not None:
+            self._engine.edge(level.index, "start")
+
     def _level_ended(self, row: dict[str, Any], level: Level, facts: LevelFacts) -> None:
         if self.folder is not None:
             self.folder.append_row("levels", row)
+        if self._engine is not None:
+            self._engine.edge(level.index, "end")
         self._statistics.level(level.label, facts.wall_s, facts.window_tokens(level.tail))
         log.info("%s", progress.level_line(level, facts, row["state"]))
 
@@ -231,6 +246,8 @@ class RunMaster:
         self._collect(collect)
         if self.controller is None:
             self._statistics.level("", self._free.wall_s, self._free.window_tokens("fill"))
+        if self._engine is not None:
+            self._engine.stop()
         for worker in list(self._written):
             self._write_clock(worker)
         folder.write_once(
@@ -280,6 +297,10 @@ class RunMaster:
                 "offset_s": offset_s,
             }
             self.folder.append_row("workers", row)
+
+    def _write_sample(self, row: dict[str, Any]) -> None:
+        if self.folder is not None:
+            self.folder.append_row("engine", row)
 
     # the verdict ----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ No secret travels: each process reads the key from its own environment or file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -16,63 +16,26 @@ import msgspec
 
 from tokenswarm.agent_material import AgentMaterial
 from tokenswarm.arms import Isolation, arm_of, cache_key, pair_of
-from tokenswarm.cache_probe import CacheProbe, probe_cache
+from tokenswarm.cache_probe import CacheProbe
 from tokenswarm.client import StreamingClient
 from tokenswarm.endpoint import Endpoint
-from tokenswarm.errors import InputError, TargetError
+from tokenswarm.errors import InputError
 from tokenswarm.keepalive import KeepAlive
-from tokenswarm.prompts import Material, session_rng, survey_scenario
+from tokenswarm.levels import planned_levels
+from tokenswarm.prompts import Material, session_rng
 from tokenswarm.protocols import chat_body, completion_body
 from tokenswarm.records import Phase
-from tokenswarm.scenario import AgenticTraffic, AnyTraffic, ChatTraffic, Closed, Scenario
-from tokenswarm.schedule import FILL_BLOCK, Arms, Level, Mix, Ticket, level_labels
-from tokenswarm.target import counting_server, find_model, is_simulated, prober, request_headers
+from tokenswarm.scenario import AgenticTraffic, AnyTraffic, ChatTraffic, Scenario
+from tokenswarm.schedule import FILL_BLOCK, Level, Mix, Ticket
+from tokenswarm.target import Caller, request_headers
+from tokenswarm.telemetry import EngineSampler
 from tokenswarm.tokens import TokenCounter
 from tokenswarm.traffic.agentic import AgentSession
 from tokenswarm.traffic.chat import ChatSession
 from tokenswarm.traffic.session import Session
 from tokenswarm.traffic.turn import Turn
 
-
-def planned_levels(scenario: Scenario) -> tuple[Level, ...]:
-    """The scenario's closed-loop levels; none when Locust's own options drive the load."""
-    if scenario.load is None:
-        return ()
-    closed = scenario.load.closed
-    steps = [(users, arms) for users in closed.users for arms in _arms_of(scenario)]
-    labels = level_labels(f"c={users} {arms}".strip() for users, arms in steps)
-    return tuple(
-        Level(
-            index=index,
-            concurrency=users,
-            sessions=_sessions(closed, users, paired=arms == Arms.PAIRED),
-            warmup_sessions=closed.warmup_sessions,
-            duration_s=closed.duration_s,
-            warmup_s=closed.warmup_s or 0.0,
-            tail=closed.tail,
-            time_limit_s=closed.time_limit_s or Level.time_limit_s,
-            drain_limit_s=closed.drain_limit_s,
-            label=label,
-            arms=arms,
-        )
-        for index, ((users, arms), label) in enumerate(zip(steps, labels, strict=True))
-    )
-
-
-def _arms_of(scenario: Scenario) -> tuple[Arms, ...]:
-    """The levels that each number of users gets."""
-    test = scenario.prefix_cache
-    if test is None:
-        return (Arms.NONE,)
-    return (Arms.PAIRED, Arms.COLD, Arms.WARM, Arms.WARM, Arms.COLD) if test.throughput else (Arms.PAIRED,)
-
-
-def _sessions(closed: Closed, users: int, *, paired: bool) -> int | None:
-    """Measured sessions of a level; pairs are whole."""
-    if closed.sessions is None:
-        return None
-    count = closed.sessions.count(users)
-    return count + count % 2 if paired else count
+SAMPLE_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -137,6 +100,11 @@ class Plan:
     @cached_property
     def _keep_alive(self) -> KeepAlive:
         return KeepAlive()
+
+    def engine_sampler(self, write: Callable[[dict[str, Any]], None]) -> EngineSampler:
+        """Reads the server's own figures while the run goes on."""
+        caller = Caller(self._headers, self.scenario.target, timeout_s=SAMPLE_TIMEOUT_S)
+        return EngineSampler(lambda: caller.get(f"{self._endpoint.server_root}/metrics"), write)
 
     # what a user asks for ---------------------------------------------------------------
 
@@ -274,66 +242,6 @@ class Plan:
             if shortage:
                 notes.append(shortage)
         return notes
-
-
-class Planner:
-    """Makes the plan of each run: Locust's page can name another host than the command line did."""
-
-    def __init__(self, scenario: Scenario, kind: str | None, simulator_url: str | None) -> None:
-        self.scenario = scenario
-        self._kind = kind
-        self._simulator_url = simulator_url
-        self._made: tuple[str | None, Plan] | None = None
-
-    def plan(self, host: str | None) -> Plan:
-        """The plan for ``host`` (None: the scenario's own target); the target is asked anew when it has changed.
-
-        Raises ``TargetError`` or ``InputError``.
-        """
-        if self._made is None or self._made[0] != host:
-            scenario = self.scenario.with_target(url=host) if host else self.scenario
-            simulator_url = None if host else self._simulator_url
-            self._made = host, make_plan(scenario, self._kind, simulator_url=simulator_url)
-        return self._made[1]
-
-
-def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str | None = None) -> Plan:
-    """Check the target, find its model and what words cost there. Raises ``TargetError`` or ``InputError``."""
-    url = simulator_url or scenario.target.url
-    if not url:
-        raise InputError("no server named: give its URL with --host (-H), or target.url in the scenario")
-    endpoint = Endpoint.parse(url)
-    target = scenario.target
-    headers = request_headers(endpoint, target)
-    model = find_model(endpoint, target, headers)
-    counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model))
-    simulated = simulator_url is not None or is_simulated(endpoint, target, headers)
-    plan = Plan(scenario, url, model, counter, simulated, kind)
-    if probe_wanted(scenario):
-        cache = probe_cache(prober(endpoint, target, headers, model), counter, api=target.api)
-        plan = replace(plan, cache=cache, isolation=_isolation(scenario, cache))
-    _ = plan.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
-    return plan
-
-
-def probe_wanted(scenario: Scenario) -> bool:
-    """Whether the run needs to know what the server's prefix cache does."""
-    if scenario.cache_probe != "auto":
-        return scenario.cache_probe == "always"
-    return scenario.prefix_cache is not None or any(one.kind == "agentic" for one in scenario.traffic)
-
-
-def _isolation(scenario: Scenario, cache: CacheProbe) -> Isolation | None:
-    """How the arms of a prefix-cache test are kept apart on this server. Raises ``TargetError`` where nothing does."""
-    test = scenario.prefix_cache
-    if test is None:
-        return None
-    by = test.isolate if test.isolate != "auto" else ("salt" if cache.salt == "isolates" else "nonce")
-    if by == "salt" and cache.salt != "isolates":
-        raise TargetError(
-            f"prefix_cache.isolate: salt does not work here ({cache.line}); use nonce, or leave it to the probe"
-        )
-    return Isolation(by=by, cold=test.cold)
 
 
 def _behind(

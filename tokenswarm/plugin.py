@@ -22,7 +22,7 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from tokenswarm.errors import InputError, TokenswarmError
 from tokenswarm.master import RunMaster
-from tokenswarm.plan import Planner
+from tokenswarm.planner import Planner
 from tokenswarm.rundir import require_results_folder
 from tokenswarm.scenario import Scenario, default_scenario, load_scenario
 from tokenswarm.simulated import SimulatedTarget

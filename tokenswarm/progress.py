@@ -40,8 +40,8 @@ def line(controller: Controller) -> str:
     level, facts = controller.level, controller.facts
     head = f"level {controller.position + 1} of {len(controller.levels)} ({level.label})"
     started_s = controller.measured_started_s
-    if controller.stage in ("spawn", "warmup") or started_s is None:
-        return f"{head}: {'starting users' if controller.stage == 'spawn' else 'warm-up'}"
+    if controller.stage in ("spawn", "begin", "warmup") or started_s is None:
+        return f"{head}: {'starting users' if controller.stage != 'warmup' else 'warm-up'}"
     elapsed_s = perf_counter() - started_s
     if level.duration_s is None:
         done = controller.ledger.done

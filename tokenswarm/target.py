@@ -38,9 +38,11 @@ def request_headers(endpoint: Endpoint, target: Target) -> dict[str, str]:
 class Caller:
     """Requests with an answer in one piece; every failure is a ``TargetError`` of one line with the URL."""
 
-    def __init__(self, headers: Mapping[str, str], target: Target) -> None:
+    def __init__(self, headers: Mapping[str, str], target: Target, timeout_s: float | None = None) -> None:
+        """``timeout_s``: longest wait for an answer, instead of the target's limit for connecting."""
         self._headers = dict(headers)
         self._target = target
+        self._timeout_s = timeout_s or target.timeouts.connect_s
 
     def get(self, url: str) -> tuple[int, bytes]:
         return self._call("GET", url, None)
@@ -86,15 +88,14 @@ class Caller:
             connection.close()
 
     def _connection(self, host: str, port: int | None, *, secure: bool) -> http.client.HTTPConnection:
-        timeouts = self._target.timeouts
         if not secure:
-            return http.client.HTTPConnection(host, port, timeout=timeouts.connect_s)
+            return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
         tls = self._target.tls
         context = ssl.create_default_context(cafile=tls.ca_file)
         if not tls.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        return http.client.HTTPSConnection(host, port, timeout=timeouts.connect_s, context=context)
+        return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
 
     def _shown(self, answer: bytes) -> str:
         text = " ".join(body_text(answer).split())[:200]

@@ -13,7 +13,7 @@ from tokenswarm.schedule import FILL_BLOCK, Ledger, Mix, level_labels, own_ticke
 
 def test_equal_levels_get_different_labels() -> None:
     """A concurrency that comes again is told apart from the first."""
-    assert level_labels([8, 8, 4, 8]) == ["c=8", "c=8 #2", "c=4", "c=8 #3"]
+    assert level_labels(["c=8", "c=8", "c=4", "c=8"]) == ["c=8", "c=8 #2", "c=4", "c=8 #3"]
 
 
 def test_a_lone_process_never_holds_more_tickets_than_users() -> None:

@@ -1,0 +1,74 @@
+"""Makes the plan of a run: asks the target what it is, what words cost there, and what its prefix cache does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tokenswarm.arms import Isolation
+from tokenswarm.cache_probe import CacheProbe, probe_cache
+from tokenswarm.endpoint import Endpoint
+from tokenswarm.errors import InputError, TargetError
+from tokenswarm.plan import Plan
+from tokenswarm.prompts import survey_scenario
+from tokenswarm.scenario import Scenario
+from tokenswarm.target import counting_server, find_model, is_simulated, prober, request_headers
+
+
+class Planner:
+    """Makes the plan of each run: Locust's page can name another host than the command line did."""
+
+    def __init__(self, scenario: Scenario, kind: str | None, simulator_url: str | None) -> None:
+        self.scenario = scenario
+        self._kind = kind
+        self._simulator_url = simulator_url
+        self._made: tuple[str | None, Plan] | None = None
+
+    def plan(self, host: str | None) -> Plan:
+        """The plan for ``host`` (None: the scenario's own target); the target is asked anew when it has changed.
+
+        Raises ``TargetError`` or ``InputError``.
+        """
+        if self._made is None or self._made[0] != host:
+            scenario = self.scenario.with_target(url=host) if host else self.scenario
+            simulator_url = None if host else self._simulator_url
+            self._made = host, make_plan(scenario, self._kind, simulator_url=simulator_url)
+        return self._made[1]
+
+
+def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str | None = None) -> Plan:
+    """Check the target, find its model and what words cost there. Raises ``TargetError`` or ``InputError``."""
+    url = simulator_url or scenario.target.url
+    if not url:
+        raise InputError("no server named: give its URL with --host (-H), or target.url in the scenario")
+    endpoint = Endpoint.parse(url)
+    target = scenario.target
+    headers = request_headers(endpoint, target)
+    model = find_model(endpoint, target, headers)
+    counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model))
+    simulated = simulator_url is not None or is_simulated(endpoint, target, headers)
+    plan = Plan(scenario, url, model, counter, simulated, kind)
+    if probe_wanted(scenario):
+        cache = probe_cache(prober(endpoint, target, headers, model), counter, api=target.api)
+        plan = replace(plan, cache=cache, isolation=_isolation(scenario, cache))
+    _ = plan.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
+    return plan
+
+
+def probe_wanted(scenario: Scenario) -> bool:
+    """Whether the run needs to know what the server's prefix cache does."""
+    if scenario.cache_probe != "auto":
+        return scenario.cache_probe == "always"
+    return scenario.prefix_cache is not None or any(one.kind == "agentic" for one in scenario.traffic)
+
+
+def _isolation(scenario: Scenario, cache: CacheProbe) -> Isolation | None:
+    """How the arms of a prefix-cache test are kept apart on this server. Raises ``TargetError`` where nothing does."""
+    test = scenario.prefix_cache
+    if test is None:
+        return None
+    by = test.isolate if test.isolate != "auto" else ("salt" if cache.salt == "isolates" else "nonce")
+    if by == "salt" and cache.salt != "isolates":
+        raise TargetError(
+            f"prefix_cache.isolate: salt does not work here ({cache.line}); use nonce, or leave it to the probe"
+        )
+    return Isolation(by=by, cold=test.cold)
