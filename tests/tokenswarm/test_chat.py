@@ -11,10 +11,12 @@ from word_server import WordServer
 
 from tokenswarm.counting import Server
 from tokenswarm.prompts import Material, session_rng
+from tokenswarm.records import SessionEnd
 from tokenswarm.survey import survey
 from tokenswarm.traffic.chat import ChatSession
+from tokenswarm.traffic.session import Answer
 from tokenswarm.traffic.turn import Turn
-from tokenswarm.workload import ChatTraffic, PromptFile
+from tokenswarm.traffic_settings import ChatTraffic, PromptFile
 
 MIXED = {
     "turns": {"uniform": [2, 5]},
@@ -32,19 +34,22 @@ def session(server: WordServer, ticket: int = 0, api: str = "chat", **traffic: A
 
 
 def played(chat: ChatSession, answer: str) -> list[Turn]:
-    turns, said = [], None
-    while (turn := chat.next(said)) is not None:
+    turns = []
+    while (turn := chat.next()) is not None:
         turns.append(turn)
-        said = answer
+        chat.hear(Answer(answer))
     return turns
 
 
 def test_history_holds_the_real_answers() -> None:
     """Each request carries all earlier messages, with the answers the model gave, and is not changed by later turns."""
     chat = session(WordServer("vllm"), turns=3, system_prompt="be brief")
-    first = chat.next(None)
-    second = chat.next("first answer")
-    third = chat.next("second answer")
+    first = chat.next()
+    assert chat.hear(Answer("first answer")).end is None
+    second = chat.next()
+    assert chat.hear(Answer("second answer")).end is None
+    third = chat.next()
+    assert chat.hear(Answer("third answer")).end == SessionEnd.DONE
     assert first
     assert first.messages
     assert second
@@ -56,7 +61,7 @@ def test_history_holds_the_real_answers() -> None:
     assert second.messages[2] == {"role": "assistant", "content": "first answer"}
     assert third.messages[:4] == second.messages
     assert [m["content"] for m in third.messages if m["role"] == "assistant"] == ["first answer", "second answer"]
-    assert chat.next("third answer") is None
+    assert chat.next() is None
 
 
 def test_lengths_are_exact_over_all_turns() -> None:
@@ -77,10 +82,10 @@ def test_same_ticket_same_work_whatever_the_answers() -> None:
     two = played(session(WordServer("vllm"), 5, **MIXED), "no, and here is a long story about it")
     assert len(one) == len(two)
     for left, right in zip(one, two, strict=True):
-        assert (left.max_tokens, left.input_tokens, left.think_s) == (
+        assert (left.max_tokens, left.input_tokens, left.pause_s) == (
             right.max_tokens,
             right.input_tokens,
-            right.think_s,
+            right.pause_s,
         )
         assert left.messages
         assert right.messages
@@ -90,20 +95,24 @@ def test_same_ticket_same_work_whatever_the_answers() -> None:
 def test_thinking_comes_before_later_turns_only() -> None:
     """A session begins at once; each further question is thought about."""
     turns = played(session(WordServer("vllm"), turns=3, think_time_s=2.5), "yes")
-    assert [turn.think_s for turn in turns] == [0, 2.5, 2.5]
+    assert [turn.pause_s for turn in turns] == [0, 2.5, 2.5]
 
 
-def test_missing_answer_ends_the_session() -> None:
-    """After a failed request there is no answer to go on from; an empty answer is one."""
-    chat = session(WordServer("vllm"), turns=3)
-    assert chat.next(None) is not None
-    assert chat.next("") is not None
-    assert chat.next(None) is None
+def test_an_empty_answer_is_one() -> None:
+    """A model that said nothing is asked the next question; what stands in the history is its silence."""
+    chat = session(WordServer("vllm"), turns=2)
+    chat.next()
+    heard = chat.hear(Answer(""))
+    assert (heard.end, heard.divergence, heard.malformed_calls) == (None, None, None)
+    turn = chat.next()
+    assert turn
+    assert turn.messages
+    assert turn.messages[1] == {"role": "assistant", "content": ""}
 
 
 def test_asked_output_and_ignore_eos_are_the_scenarios() -> None:
     """The turn carries the length asked of the model and whether its end may be ignored."""
-    turn = session(WordServer("vllm"), output_tokens=77, ignore_eos=False).next(None)
+    turn = session(WordServer("vllm"), output_tokens=77, ignore_eos=False).next()
     assert turn
     assert (turn.max_tokens, turn.ignore_eos) == (77, False)
 
@@ -112,7 +121,9 @@ def test_completion_continues_the_text() -> None:
     """With the completions API the history is one text, and its first prompt has the asked length."""
     server = WordServer("vllm")
     chat = session(server, api="completions", turns=2, input_tokens=40)
-    first, second = chat.next(None), chat.next(" and so on")
+    first = chat.next()
+    chat.hear(Answer(" and so on"))
+    second = chat.next()
     assert first
     assert isinstance(first.prompt, str)
     assert second
@@ -125,7 +136,7 @@ def test_completion_continues_the_text() -> None:
 
 def test_random_ids_of_a_completion_are_ids() -> None:
     """Random ids go to the completions API as they are, as many as asked for."""
-    turn = session(WordServer("vllm"), api="completions", prompts="random_ids", input_tokens=33).next(None)
+    turn = session(WordServer("vllm"), api="completions", prompts="random_ids", input_tokens=33).next()
     assert turn
     assert isinstance(turn.prompt, list)
     assert len(turn.prompt) == turn.input_tokens == 33

@@ -18,7 +18,7 @@ from tokenswarm.promptfile import Conversation, read_prompts
 from tokenswarm.prompts import Material, session_rng, survey_scenario
 from tokenswarm.scenario import parse_scenario
 from tokenswarm.survey import survey
-from tokenswarm.workload import ChatTraffic, PromptFile
+from tokenswarm.traffic_settings import ChatTraffic, PromptFile
 
 
 def words_material(**traffic: Any) -> Material:
