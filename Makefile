@@ -12,7 +12,7 @@ RUN      ?=
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run ui table test lint bench engines test-engines clean
+.PHONY: help setup demo run ui prefix-cache table test lint bench engines test-engines clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -32,10 +32,13 @@ demo: $(READY) ## a simulated engine under chat traffic at 1 to 32 users, and it
 	$(BIN)/locust -f locustfiles/chat.py --headless --only-summary --scenario scenarios/demo.yaml $(ARGS)
 
 run: $(READY) ## make run SCENARIO=scenarios/chat-sweep.yaml URL=http://host:8000: the load, then the table
-	$(BIN)/locust -f locustfiles/chat.py --headless --only-summary --scenario $(SCENARIO) $(if $(URL),--host $(URL)) $(ARGS)
+	$(BIN)/locust -f locustfiles/mixed.py --headless --only-summary --scenario $(SCENARIO) $(if $(URL),--host $(URL)) $(ARGS)
+
+prefix-cache: $(READY) ## URL=http://host:8000: what does its prefix cache buy? (without URL: a simulated engine)
+	$(BIN)/locust -f locustfiles/mixed.py --headless --only-summary --scenario scenarios/prefix-cache.yaml $(if $(URL),--host $(URL)) $(ARGS)
 
 ui: $(READY) ## Locust's page on http://127.0.0.1:8089; URL= and SCENARIO= are optional
-	$(BIN)/locust -f locustfiles/chat.py --web-host 127.0.0.1 $(if $(filter command line environment,$(origin SCENARIO)),--scenario $(SCENARIO)) $(if $(URL),--host $(URL)) $(ARGS)
+	$(BIN)/locust -f locustfiles/mixed.py --web-host 127.0.0.1 $(if $(filter command line environment,$(origin SCENARIO)),--scenario $(SCENARIO)) $(if $(URL),--host $(URL)) $(ARGS)
 
 table: $(READY) ## RUN=results/…: the table of a finished run (default: the newest); ARGS=--by-class
 	$(BIN)/python -m analysis table $(RUN) $(ARGS)

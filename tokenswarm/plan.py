@@ -62,7 +62,8 @@ class Plan:
         chosen = [one for one in self.scenario.traffic if self.kind in (None, one.kind)]
         if not chosen:
             raise InputError(
-                f"{self.scenario.source}: has no traffic of kind {self.kind}, all that this locustfile plays"
+                f"{self.scenario.source}: has no traffic of kind {self.kind}, all that this locustfile plays; "
+                "locustfiles/mixed.py plays every kind"
             )
         return chosen
 
