@@ -19,7 +19,10 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from tokenswarm.errors import InputError
 from tokenswarm.wanted import Model, OneOf, Seconds, Switch, Text, did_you_mean, mistake, mistakes
 
-SIMULATOR_PRESETS = ("cache-inert", "cache-off", "demo", "spark-qwen3.6-35b-fp8", "two-spark-qwen3.5-122b")
+SIMULATOR_PRESETS = (
+    *("cache-inert", "cache-off", "demo"),
+    *("spark-qwen3.6-35b-fp8", "spark-qwen3.6-35b-fp8-30ms", "spark-qwen3.6-35b-fp8-mtp1", "two-spark-qwen3.5-122b"),
+)
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SECRET_NAME = re.compile(

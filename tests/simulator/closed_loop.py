@@ -1,8 +1,12 @@
-"""A closed-loop client in virtual time: the workload of the published tables against the bare step loop, no sockets."""
+"""Closed-loop clients in virtual time against the bare step loop, no sockets: the workload of the published tables, and
+agents that share a system prompt.
+"""
 
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -96,3 +100,114 @@ def published_sweep(engine: Engine, seed: int, levels: tuple[int, ...]) -> dict[
         results[users] = client.run(published_lengths(rng, max(8, 4 * users)), users)
         client.now_s += 1.0
     return results
+
+
+@dataclass(frozen=True)
+class Call:
+    """One model call of an agent: after ``pause_s`` in a tool, ``added`` tokens more in the prompt, then ``output``."""
+
+    added: int
+    output: int
+    pause_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """A conversation of several calls, on a system prompt that is everybody's (``shared``) or this job's own."""
+
+    system: int
+    calls: tuple[Call, ...]
+    shared: bool = True
+
+
+class Agent:
+    """One user, who does one job after the other and keeps the conversation of the present one."""
+
+    def __init__(self, jobs: Iterator[Job], fresh: Iterator[int]) -> None:
+        self._jobs = jobs
+        self._fresh = fresh
+        self._calls: list[Call] = []
+        self._prompt: list[int] = []
+        self._begun_s = 0.0
+
+    def ask(self, at_s: float) -> Sequence | None:
+        """The next request of the job, or the first one of the next job; ``None`` when there are no more jobs."""
+        if not self._calls:
+            job = next(self._jobs, None)
+            if job is None:
+                return None
+            self._calls = list(job.calls)
+            self._prompt = [0 if job.shared else next(self._fresh)] * job.system
+            self._begun_s = at_s
+        call = self._calls.pop(0)
+        self._prompt += [next(self._fresh)] * call.added
+        return Sequence(list(self._prompt), [next(self._fresh)] * call.output, self)
+
+    def take(self, answer: Sequence, end_s: float) -> tuple[float, float | None]:
+        """When the next request comes, and how long the job took if this was its last answer."""
+        self._prompt += answer.answer
+        if self._calls:
+            return end_s + CLIENT_S + self._calls[0].pause_s, None
+        return end_s + CLIENT_S, end_s - self._begun_s
+
+
+class Agents:
+    """``users`` agents share a list of jobs; of nobody's text but the shared system prompt is anything anybody else's.
+
+    After :meth:`run`: seconds of each job, tools included, in order of completion, and of all of them together.
+    """
+
+    def __init__(self, engine: Engine, jobs: list[Job], users: int) -> None:
+        self.engine = engine
+        self.job_s: list[float] = []
+        self.wall_s = 0.0
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        todo, self._fresh = iter(jobs), itertools.count(1)
+        self._due = [(user * SPREAD_S, user, Agent(todo, self._fresh)) for user in range(users)]
+
+    @property
+    def jobs_per_hour(self) -> float:
+        return len(self.job_s) / self.wall_s * 3600
+
+    def run(self) -> Agents:
+        while self._due or self.engine.next_s is not None:
+            next_s = self.engine.next_s
+            if self._due and (next_s is None or self._due[0][0] < next_s):
+                at_s, _, agent = heapq.heappop(self._due)
+                request = agent.ask(at_s)
+                if request is not None:
+                    self.engine.submit(request, at_s)
+            else:
+                step = self.engine.complete_step()
+                for answer in step.finished:
+                    self._take(answer, step.end_s)
+        return self
+
+    def _take(self, answer: Sequence, end_s: float) -> None:
+        agent: Agent = answer.owner
+        next_s, job_s = agent.take(answer, end_s)
+        heapq.heappush(self._due, (next_s, next(self._fresh), agent))
+        self.prompt_tokens += len(answer.prompt)
+        self.cached_tokens += answer.cached_tokens
+        if job_s is not None:
+            self.job_s.append(job_s)
+            self.wall_s = end_s
+
+
+def coding_jobs(rng: random.Random, jobs: int) -> list[Job]:
+    """As in scenarios/published/spark-mtp1-or-prefix-cache.yaml; the first call carries the task."""
+    return [_coding_job(rng) for _ in range(jobs)]
+
+
+def _coding_job(rng: random.Random) -> Job:
+    steps = min(30, 1 + int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / 6.0)))  # geometric, mean 6
+    calls = [Call(rng.randint(100, 500), _lognormal(rng, 120, 0.7, 2000))]
+    for _ in range(steps - 1):
+        pause_s = rng.lognormvariate(math.log(1.2), 0.8)
+        calls.append(Call(_lognormal(rng, 400, 1.0, 8000), _lognormal(rng, 120, 0.7, 2000), pause_s))
+    return Job(6000, tuple(calls), rng.random() < 0.9)
+
+
+def _lognormal(rng: random.Random, median: float, sigma: float, most: int) -> int:
+    return max(2, min(most, round(rng.lognormvariate(math.log(median), sigma))))
