@@ -104,7 +104,9 @@ def published_sweep(engine: Engine, seed: int, levels: tuple[int, ...]) -> dict[
 
 @dataclass(frozen=True)
 class Call:
-    """One model call of an agent: after ``pause_s`` in a tool, ``added`` tokens more in the prompt, then ``output``."""
+    """One model call of a replayed agent: after ``pause_s`` in a tool the prompt has ``added`` tokens more, the
+    recorded course and not what the model said, and ``output`` tokens answer it.
+    """
 
     added: int
     output: int
@@ -143,9 +145,8 @@ class Agent:
         self._prompt += [next(self._fresh)] * call.added
         return Sequence(list(self._prompt), [next(self._fresh)] * call.output, self)
 
-    def take(self, answer: Sequence, end_s: float) -> tuple[float, float | None]:
-        """When the next request comes, and how long the job took if this was its last answer."""
-        self._prompt += answer.answer
+    def take(self, end_s: float) -> tuple[float, float | None]:
+        """When the next request comes, and how long the job took if that was its last answer."""
         if self._calls:
             return end_s + CLIENT_S + self._calls[0].pause_s, None
         return end_s + CLIENT_S, end_s - self._begun_s
@@ -186,7 +187,7 @@ class Agents:
 
     def _take(self, answer: Sequence, end_s: float) -> None:
         agent: Agent = answer.owner
-        next_s, job_s = agent.take(answer, end_s)
+        next_s, job_s = agent.take(end_s)
         heapq.heappush(self._due, (next_s, next(self._fresh), agent))
         self.prompt_tokens += len(answer.prompt)
         self.cached_tokens += answer.cached_tokens
@@ -196,16 +197,19 @@ class Agents:
 
 
 def coding_jobs(rng: random.Random, jobs: int) -> list[Job]:
-    """As in scenarios/published/spark-mtp1-or-prefix-cache.yaml; the first call carries the task."""
+    """As in scenarios/published/spark-mtp1-or-prefix-cache.yaml: the first call has the task, each other one the call
+    before it as it was recorded and the result of its tool.
+    """
     return [_coding_job(rng) for _ in range(jobs)]
 
 
 def _coding_job(rng: random.Random) -> Job:
     steps = min(30, 1 + int(math.log(1.0 - rng.random()) / math.log(1.0 - 1.0 / 6.0)))  # geometric, mean 6
-    calls = [Call(rng.randint(100, 500), _lognormal(rng, 120, 0.7, 2000))]
+    calls = [Call(200, _lognormal(rng, 120, 0.7, 2000))]
     for _ in range(steps - 1):
-        pause_s = rng.lognormvariate(math.log(1.2), 0.8)
-        calls.append(Call(_lognormal(rng, 400, 1.0, 8000), _lognormal(rng, 120, 0.7, 2000), pause_s))
+        result = _lognormal(rng, 400, 1.0, 8000)
+        pause_s = min(60.0, rng.lognormvariate(math.log(1.2), 0.8))
+        calls.append(Call(30 + result, _lognormal(rng, 120, 0.7, 2000), pause_s))
     return Job(6000, tuple(calls), rng.random() < 0.9)
 
 
