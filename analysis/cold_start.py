@@ -20,7 +20,7 @@ def cold_start_of(requests: pd.DataFrame, rows: list[LevelRow]) -> ColdStart | N
         return None
     first = requests.iloc[int(requests["sent_s"].argmin())]
     level = None if pd.isna(first["level"]) else int(first["level"])
-    later = next((row.figure("ttft_p50_s") for row in rows if row.level == level), BLANK)
+    own = next((row for row in rows if row.level == level), None)
     return ColdStart(
         phase=str(first["phase"]),
         traffic=str(first["traffic"]),
@@ -28,15 +28,16 @@ def cold_start_of(requests: pd.DataFrame, rows: list[LevelRow]) -> ColdStart | N
         error_kind=None if pd.isna(first["error_kind"]) else str(first["error_kind"]),
         ttft_s=_known(first["ttft_s"]),
         e2e_s=_known(first["e2e_s"]),
-        later_ttft_s=later,
+        later_ttft_s=BLANK if own is None else own.figure("ttft_p50_s"),
+        label="" if own is None else own.label,
     )
 
 
-def warmup_rows(requests: pd.DataFrame) -> list[WarmupRow]:
-    """One row for every level that was warmed up."""
+def warmup_rows(requests: pd.DataFrame, names: dict[int, str]) -> list[WarmupRow]:
+    """One row for every level that was warmed up; ``names`` of the levels by number."""
     warmup = requests[requests["phase"] == Phase.WARMUP]
     rows = []
-    for _, part in levels_of(warmup):
+    for level, part in levels_of(warmup):
         good = part[part["error_kind"].isna()]
         users = part["concurrency"].max()
         rows.append(
@@ -47,6 +48,7 @@ def warmup_rows(requests: pd.DataFrame) -> list[WarmupRow]:
                 ttft_mean_s=mean_figure(values_of(good["ttft_s"])),
                 ttft_max_s=_known(good["ttft_s"].max()),
                 e2e_mean_s=mean_figure(values_of(good["e2e_s"])),
+                label="" if level is None else names.get(level, ""),
             )
         )
     return rows

@@ -34,22 +34,24 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
     rows = outcome.classes if by_class else outcome.levels
     columns = PUBLISHED + FURTHER
     bounded = [c for c in columns if any(f"_{label}_" in c.key for label in ("p50", "p95", "p99")) and _has_bound(c)]
-    efficiency = {(s.concurrency, s.output_tok_s): s for s in scaling_rows(outcome.levels)}
+    efficiency = {} if by_class else {s.label: s for s in scaling_rows(outcome.levels)}
     write(
         ["concurrency", "requests", "failed", *(c.key for c in columns), "ok", "cancelled", "early_stopped", "errors"]
-        + ["level", "traffic", "state", "reason", "basis", "throughput_ratio", "efficiency", "simulated"]
+        + ["level", "label", "arms", "traffic", "state", "reason", "basis", "throughput_ratio", "efficiency"]
+        + ["simulated"]
         + [f"{name}_n" for name in LATENCIES]
         + [name for c in bounded for name in (f"{c.key}_low", f"{c.key}_high")]
         + [mark.replace(" ", "_") for mark in Mark]
     )
     for row in rows:
-        scaling = efficiency.get((row.concurrency, row.figure("output_tok_s").value)) if not by_class else None
+        scaling = efficiency.get(row.name)
         figures = [scaled(row.figure(c.figure), c) for c in columns]
         bounds = [scaled(row.figure(c.figure), c) for c in bounded]
         write(
             [_number(row.concurrency), row.requests, row.failed, *(_number(f.value) for f in figures)]
             + [row.ok, row.cancelled, _number(row.early_stopped), _pairs(row.errors)]
-            + [_number(row.level), _safe(row.traffic or ""), row.state, _safe(row.reason), row.basis or ""]
+            + [_number(row.level), row.label, row.arms, _safe(row.traffic or ""), row.state, _safe(row.reason)]
+            + [row.basis or ""]
             + [_number(scaling.throughput_ratio if scaling else None), _number(scaling.efficiency if scaling else None)]
             + [str(outcome.simulated).lower()]
             + [_number(row.figure(f"{name}_p50_s").n) for name in LATENCIES]
@@ -90,6 +92,8 @@ def _level(row: LevelRow) -> dict[str, Any]:
     return {
         "level": row.level,
         "concurrency": row.concurrency,
+        "label": row.label,
+        "arms": row.arms,
         "traffic": row.traffic,
         "state": row.state,
         "reason": row.reason,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis import window as windows
 from analysis.figures import BLANK, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
+from analysis.level_names import level_arms, level_names
 from analysis.requests_csv import values_of
 from analysis.run_folder import Run
 from tokenswarm.errors import ErrorKind
@@ -37,6 +38,8 @@ class LevelRow:
     level: int | None
     concurrency: int | None
     traffic: str | None = None  # None: all classes together
+    label: str = ""  # "c=8", "c=8 cold #2"; empty where there are no levels
+    arms: str = ""  # of a prefix-cache test: paired, cold or warm
     state: str = "unknown"  # complete, partial, timeout, interrupted, free-running or unknown
     reason: str = ""
     basis: Basis | None = None
@@ -54,6 +57,17 @@ class LevelRow:
         return self.figures.get(name, BLANK)
 
     @property
+    def name(self) -> str:
+        """Of the level, as people read it."""
+        return self.label or ("free-running" if self.level is None else f"c={self.concurrency}")
+
+    @property
+    def short_name(self) -> str:
+        """The name without its ``c=``; without levels the number of users."""
+        users = "" if self.concurrency is None else str(self.concurrency)
+        return users if self.level is None else self.name.removeprefix("c=")
+
+    @property
     def complete(self) -> bool:
         """False where the level is known to have ended early; an unknown end is not held against it."""
         return self.state in ("complete", "free-running", "unknown")
@@ -66,15 +80,18 @@ class LevelRow:
 def level_rows(run: Run, *, failures_infinite: bool = False) -> tuple[list[LevelRow], list[LevelRow]]:
     """The rows of all levels in order, and the rows of every traffic class of them."""
     pooled, by_class = [], []
+    names, arms = level_names(run), level_arms(run)
     for level, rows in levels_of(run.requests):
         row = _identity(run, level, rows)
+        if level is not None:
+            row.label, row.arms = names[level], arms.get(level, "")
         scope = _Scope(run, level, rows, row, failures_infinite)
         pooled.append(scope.row_for(None))
-        names = sorted(rows["traffic"].dropna().unique())
-        if len(names) == 1:
-            by_class.append(replace(pooled[-1], traffic=str(names[0])))
+        classes = sorted(rows["traffic"].dropna().unique())
+        if len(classes) == 1:
+            by_class.append(replace(pooled[-1], traffic=str(classes[0])))
         else:
-            by_class.extend(scope.row_for(str(name)) for name in names)
+            by_class.extend(scope.row_for(str(name)) for name in classes)
     return pooled, by_class
 
 

@@ -3,9 +3,9 @@
 Our runs put these rows into Locust's statistics: ``chat c=8`` (measured requests), the same with ``warmup``, ``fill``,
 ``drain`` or ``cut`` (by the end of the run) after it, rows of type LLM called ``chat c=8 TTFT``, ``TPOT``, ``E2E``
 (milliseconds of the successes) and ``tokens`` (output tokens of the successes), and for the level ``c=8 wall``
-(milliseconds) and ``c=8 window tokens``. A level that has the users of an earlier one is ``c=8 #2``. A free-running
-load has the same names without ``c=8``. A row of type LLM whose name begins with ``SIMULATED`` says that no real server
-was measured.
+(milliseconds) and ``c=8 window tokens``. A level of a prefix-cache test is ``c=8 paired``, ``c=8 cold`` or
+``c=8 warm``, one that comes again ``c=8 #2``. A free-running load has the same names without ``c=8``. A row of type LLM
+whose name begins with ``SIMULATED`` says that no real server was measured.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from analysis.failures import groups_of_texts, kind_of_text
 from analysis.figures import BLANK, Figure, Mark, number, ratio
@@ -22,9 +23,11 @@ from analysis.locust_csv import LocustFiles, StatsRow
 from analysis.notes import SIMULATED_TEXT
 from analysis.outcome import NameRow, Note, Outcome, WarmupRow
 from tokenswarm.errors import ErrorKind
+from tokenswarm.schedule import Arms
 
 _OURS = "LLM"
-_LEVEL = re.compile(r"(?:(?P<traffic>.*) )?c=(?P<users>\d+)(?: #(?P<time>\d+))?")
+_ARMS = tuple(arms.value for arms in Arms)
+_LEVEL = re.compile(rf"(?:(?P<traffic>.*) )?c=(?P<users>\d+)(?: (?P<arms>{'|'.join(_ARMS[1:])}))?(?: #(?P<time>\d+))?")
 _PERCENTILES = {"p50": "50%", "p90": "90%", "p95": "95%", "p99": "99%"}
 _UNMEASURED = ("warmup", "fill", "drain", "cut")
 _UNMEASURED_NAMES = {"warmup": "warm-up"}
@@ -32,7 +35,21 @@ _OF_CLASS = ("TTFT", "TPOT", "E2E", "tokens")
 _SIMULATED = "SIMULATED"
 _OF_LEVEL = ("wall", "window tokens")
 
-_Key = tuple[int, int] | None  # users of a level and the how-manieth with so many it is; None for a free-running load
+
+class _Level(NamedTuple):
+    """Users of a level, the place of its arms in ``_ARMS``, and the how-manieth such level it is."""
+
+    users: int
+    arms: int = 0
+    time: int = 1
+
+    @property
+    def label(self) -> str:
+        name = f"c={self.users} {_ARMS[self.arms]}".strip()
+        return name if self.time == 1 else f"{name} #{self.time}"
+
+
+_Key = _Level | None  # None for a free-running load
 
 
 @dataclass
@@ -71,15 +88,14 @@ def _is_simulated(row: StatsRow) -> bool:
 
 def _add_levels(outcome: Outcome, files: LocustFiles) -> None:
     parts = _parts(files.rows)
-    for key, part in sorted(parts.items(), key=lambda item: (item[0] is None, item[0] or (0, 0))):
-        users = key[0] if key else None
-        concurrency = files.most_users if users is None else users
+    for key, part in sorted(parts.items(), key=lambda item: (item[0] is None, item[0] or ())):
+        concurrency = files.most_users if key is None else key.users
         classes = [
-            _class_row(users, concurrency, traffic, rows, part, files)
+            _class_row(key, concurrency, traffic, rows, part, files)
             for traffic, rows in sorted(part.of_class.items())
             if "requests" in rows
         ]
-        outcome.warmup += _warmup(concurrency, part)
+        outcome.warmup += _warmup(key, concurrency, part)
         if classes:
             outcome.classes += classes
             outcome.levels.append(_pooled(classes, part))
@@ -135,11 +151,12 @@ def _meaning(row: StatsRow) -> tuple[_Key, str, str]:
     found = _LEVEL.fullmatch(rest)
     if found is None:
         return None, rest, what
-    return (int(found["users"]), int(found["time"] or 1)), found["traffic"] or "", what
+    level = _Level(int(found["users"]), _ARMS.index(found["arms"] or ""), int(found["time"] or 1))
+    return level, found["traffic"] or "", what
 
 
 def _class_row(
-    users: int | None,
+    key: _Key,
     concurrency: int | None,
     traffic: str,
     rows: dict[str, StatsRow],
@@ -153,10 +170,12 @@ def _class_row(
             kinds[kind_of_text(text)] += count
     cancelled = kinds.get(ErrorKind.CANCELLED.value, 0)
     row = LevelRow(
-        level=users,
+        level=None if key is None else key.users,
         concurrency=concurrency,
         traffic=traffic,
-        state="free-running" if users is None else "unknown",
+        label="" if key is None else key.label,
+        arms="" if key is None else _ARMS[key.arms],
+        state="free-running" if key is None else "unknown",
         requests=requests.requests,
         ok=requests.requests - requests.failures,
         failed=requests.failures - cancelled,
@@ -182,7 +201,7 @@ def _class_row(
 def _pooled(classes: list[LevelRow], part: _Part) -> LevelRow:
     """All classes of a level: sums and weighted means; percentiles only where there is one class."""
     first = classes[0]
-    row = LevelRow(first.level, first.concurrency, state=first.state)
+    row = LevelRow(first.level, first.concurrency, label=first.label, arms=first.arms, state=first.state)
     for one in classes:
         row.requests, row.ok = row.requests + one.requests, row.ok + one.ok
         row.failed, row.cancelled = row.failed + one.failed, row.cancelled + one.cancelled
@@ -250,11 +269,13 @@ def _wall_s(part: _Part) -> float | None:
     return None if total is None else total / 1000.0
 
 
-def _warmup(concurrency: int | None, part: _Part) -> list[WarmupRow]:
+def _warmup(key: _Key, concurrency: int | None, part: _Part) -> list[WarmupRow]:
     rows = [rows["warmup"] for rows in part.of_class.values() if "warmup" in rows]
     if not rows:
         return []
-    return [WarmupRow(concurrency, sum(r.requests for r in rows), sum(r.failures for r in rows), BLANK, None, BLANK)]
+    label = "" if key is None else key.label
+    counts = sum(r.requests for r in rows), sum(r.failures for r in rows)
+    return [WarmupRow(concurrency, *counts, BLANK, None, BLANK, label)]
 
 
 def _seconds(ms: float | None, n: int) -> Figure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.level_names import level_names
 from analysis.levels import Basis, LevelRow, levels_of
 from analysis.outcome import Note
 from analysis.run_folder import Run
@@ -53,9 +54,10 @@ def notes_of(run: Run, rows: list[LevelRow], *, failures_infinite: bool) -> list
 
 
 def unrun_levels(run: Run, rows: list[LevelRow]) -> list[str]:
-    """Planned levels of which no request exists, named by their concurrency."""
+    """Names of the planned levels of which no request exists."""
     seen = {row.level for row in rows}
-    return [f"c={level.get('concurrency')}" for level in run.planned_levels if level.get("level") not in seen]
+    names = level_names(run)
+    return [names[level["level"]] for level in run.planned_levels if "level" in level and level["level"] not in seen]
 
 
 def _simulated(run: Run) -> list[Note]:
@@ -80,7 +82,7 @@ def _interrupted(run: Run) -> list[Note]:
 
 def _level_states(run: Run, rows: list[LevelRow]) -> list[Note]:
     notes = [
-        Note("level state", f"c={row.concurrency}: {row.state}{': ' + row.reason if row.reason else ''}")
+        Note("level state", f"{row.name}: {row.state}{': ' + row.reason if row.reason else ''}")
         for row in rows
         if row.level is not None and row.state not in ("complete", "unknown")
     ]
@@ -186,5 +188,4 @@ def _listed(value: object) -> list[str]:
 
 def where(row: LevelRow) -> str:
     """Names a level and, for one class of it, the class."""
-    level = f"c={row.concurrency}" if row.level is not None else "free-running"
-    return f"{level} {row.traffic}" if row.traffic else level
+    return f"{row.name} {row.traffic}" if row.traffic else row.name

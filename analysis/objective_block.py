@@ -10,7 +10,7 @@ from analysis.objectives import Check, ClassVerdict, Verdict
 from analysis.tables import TextTable
 
 TITLE = "Objectives"
-_Level = tuple[int | None, int | None]  # number of the level and its users
+_Level = tuple[int | None, int | None, str]  # number of the level, its users, its name
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,7 @@ def _matrix(verdicts: tuple[ClassVerdict, ...]) -> TextTable:
     """One row a level, one column a class."""
     names = sorted({one.traffic or "all" for one in verdicts})
     words = {(_level(one), one.traffic or "all"): _word(one) for one in verdicts}
-    body = [
-        ["" if level[1] is None else str(level[1]), *(words.get((level, name), "") for name in names)]
-        for level in _levels(verdicts)
-    ]
+    body = [[_short(level), *(words.get((level, name), "") for name in names)] for level in _levels(verdicts)]
     return TextTable("objectives", TITLE, ["c", *names], body, left=frozenset(range(1, len(names) + 1)))
 
 
@@ -55,7 +52,7 @@ def _miss(one: ClassVerdict) -> str:
 
 def _place(one: ClassVerdict) -> str:
     """The class, and the level where the run has levels."""
-    return (one.traffic or "all") + (f" at c={one.concurrency}" if one.level is not None else "")
+    return (one.traffic or "all") + (f" at {one.label}" if one.label else "")
 
 
 def _summary(verdict: Verdict) -> str:
@@ -65,7 +62,7 @@ def _summary(verdict: Verdict) -> str:
     doubt = "" if verdict.credible else "; the run is not credible, see the notes"
     if levels and levels[0][0] is None:
         return ("all objectives met" if good else "objectives not met") + doubt
-    most = max((users or 0 for _, users in good), default=0)
+    most = max((users or 0 for _, users, _ in good), default=0)
     below = [level for level in levels if (level[1] or 0) <= most]
     if not good:
         text = "objectives met at no level"
@@ -147,7 +144,7 @@ def _scale(check: Check) -> float:
 
 
 def _level(one: ClassVerdict) -> _Level:
-    return one.level, one.concurrency
+    return one.level, one.concurrency, one.label
 
 
 def _levels(verdicts: tuple[ClassVerdict, ...]) -> list[_Level]:
@@ -156,4 +153,10 @@ def _levels(verdicts: tuple[ClassVerdict, ...]) -> list[_Level]:
 
 
 def _at(levels: list[_Level]) -> str:
-    return f"c={', '.join(str(users) for _, users in levels)}"
+    return f"c={', '.join(_short(level) for level in levels)}"
+
+
+def _short(level: _Level) -> str:
+    """``8`` for c=8, the number of users where a load has no levels."""
+    _, users, label = level
+    return label.removeprefix("c=") or ("" if users is None else str(users))

@@ -47,6 +47,7 @@ class ClassVerdict:
     objective: str | None
     checks: tuple[Check, ...]
     complete: bool = True
+    label: str = ""  # of the level; empty where there are none
 
     @property
     def met(self) -> bool:
@@ -68,7 +69,7 @@ class Verdict:
     def missed(self) -> list[str]:
         """A line for every limit that was not met."""
         return [
-            f"{one.traffic or 'all'}{'' if one.concurrency is None else f' at c={one.concurrency}'}: {check}"
+            f"{one.traffic or 'all'}{f' at {one.label}' if one.label else ''}: {check}"
             for one in self.classes
             for check in one.checks
             if not check.met
@@ -94,7 +95,8 @@ def judge(outcome: Outcome) -> Verdict:
         name = named.get(row.traffic or "")
         limits = _mapping(objectives.get(name)) if name else {}
         checks = tuple(_checks(row, limits))
-        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, row.complete))
+        label = "" if row.level is None else row.name
+        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, row.complete, label))
     return Verdict(tuple(verdicts), tuple(outcome.doubts + _doubts(outcome.levels)))
 
 
@@ -112,7 +114,7 @@ def _checks(row: LevelRow, limits: dict[str, Any]) -> list[Check]:
 def _doubts(levels: list[LevelRow]) -> list[str]:
     doubts = []
     for row in levels:
-        where = f"c={row.concurrency}" if row.level is not None else "the free-running load"
+        where = row.name if row.level is not None else "the free-running load"
         if not row.complete:
             doubts.append(f"{where}: the level is {row.state}{': ' + row.reason if row.reason else ''}")
         if not row.ok:

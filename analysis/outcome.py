@@ -41,6 +41,7 @@ class ColdStart:
     ttft_s: float | None
     e2e_s: float | None
     later_ttft_s: Figure  # median of the measured requests of the same level, to compare with
+    label: str = ""  # of the level
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class WarmupRow:
     ttft_mean_s: Figure
     ttft_max_s: float | None
     e2e_mean_s: Figure
+    label: str = ""  # of the level
 
 
 @dataclass

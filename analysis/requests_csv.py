@@ -18,6 +18,10 @@ _TEXT = (
     "worker",
     "traffic",
     "session",
+    "session_end",
+    "arm",
+    "prefix",
+    "divergence",
     "token_source",
     "clock",
     "finish_reason",
@@ -25,7 +29,7 @@ _TEXT = (
     "error",
 )
 # Facts that no table here needs; leaving them out keeps a million rows in memory.
-_UNUSED = ("arm", "request_id", "retry_after_s", "request_bytes", "response_bytes", "headers_s", "tool_calls")
+_UNUSED = ("request_id", "retry_after_s", "request_bytes", "response_bytes", "headers_s")
 _KINDS: dict[str, str] = {name: "category" if name in _TEXT else "float64" for name in COLUMNS if name not in _UNUSED}
 _REQUIRED = ("phase", "traffic", "sent_s", "first_token_s", "last_token_s", "finished_s", "output_tokens", "error_kind")
 _CLOCK_COLUMNS = (

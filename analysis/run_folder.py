@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.csv_file import CsvFile, read_csv
+from analysis.csv_file import CsvFile, header_of, read_csv
 from analysis.requests_csv import read_requests
 from tokenswarm.errors import RunFolderError
 
@@ -30,7 +30,9 @@ _LEVELS = {
     "ended_s": "float64",
     "planned_sessions": "float64",
     "measured_sessions": "float64",
+    "arms": "str",
 }
+_LATER = ("arms",)  # columns that earlier runs lack
 _TIMELINE = {
     "worker": "category",
     "level": "float64",
@@ -43,6 +45,8 @@ _TIMELINE = {
     "failed": "float64",
     "in_flight_s": "float64",
 }
+# Samples of the engine: the columns that name one are there in any case, all others are numbers.
+_ENGINE = {"time_s": "float64", "level": "float64", "edge": "str", "engine": "str"}
 _GAPS = {"level": "float64", "traffic": "category", "phase": "category", "bucket": "float64", "count": "float64"}
 
 
@@ -57,6 +61,7 @@ class Run:
     levels: pd.DataFrame
     timeline: pd.DataFrame
     chunk_gaps: pd.DataFrame
+    engine: pd.DataFrame
     unix_minus_master_s: float | None = None  # add to a time on the master's axis to get unix time
     whole_folder: bool = True  # False: only a requests.csv was given
     notes: list[str] = field(default_factory=list)
@@ -84,6 +89,16 @@ class Run:
         return [level for level in planned if isinstance(level, dict)] if isinstance(planned, list) else []
 
     @property
+    def cache_probe(self) -> dict[str, Any]:
+        """What was found out about the prefix cache before the load; empty where nothing was asked."""
+        return _mapping(self.facts.get("cache_probe"))
+
+    @property
+    def isolation(self) -> dict[str, Any]:
+        """How the arms of a prefix-cache test were kept apart; empty outside one."""
+        return _mapping(self.facts.get("isolation"))
+
+    @property
     def traffic_classes(self) -> dict[str, dict[str, Any]]:
         """Traffic classes of the scenario by name."""
         classes = self.scenario.get("traffic")
@@ -101,7 +116,7 @@ def read_run(folder: Path) -> Run:
     notes: list[str] = []
 
     def table(name: str, kinds: dict[str, str]) -> pd.DataFrame:
-        file = _optional(folder / name, kinds)
+        file = _optional(folder / name, kinds, numbers=kinds is _ENGINE)
         notes.extend(file.notes)
         return file.frame
 
@@ -118,6 +133,7 @@ def read_run(folder: Path) -> Run:
         levels=table("levels.csv", _LEVELS),
         timeline=table("timeline.csv", _TIMELINE),
         chunk_gaps=table("chunk_gaps.csv", _GAPS),
+        engine=table("engine.csv", _ENGINE),
         unix_minus_master_s=_unix_minus_master(workers),
         notes=notes,
     )
@@ -134,16 +150,23 @@ def run_of_requests(path: Path) -> Run:
         levels=_empty(_LEVELS),
         timeline=_empty(_TIMELINE),
         chunk_gaps=_empty(_GAPS),
+        engine=_empty(_ENGINE),
         whole_folder=False,
         notes=file.notes,
     )
 
 
-def _optional(path: Path, kinds: dict[str, str]) -> CsvFile:
-    """The file, or an empty table where it is missing or was not begun."""
+def _optional(path: Path, kinds: dict[str, str], *, numbers: bool = False) -> CsvFile:
+    """The file, or an empty table where it is missing or was not begun. ``numbers``: any further columns hold some."""
     if not path.exists() or path.stat().st_size == 0:
         return CsvFile(_empty(kinds))
-    return read_csv(path, kinds, required=tuple(kinds), wanted=f"the {path.name} of a run")
+    further = {name: "float64" for name in header_of(path) if name not in kinds} if numbers else {}
+    required = tuple(name for name in kinds if name not in _LATER)
+    file = read_csv(path, kinds | further, required=required, wanted=f"the {path.name} of a run")
+    for name in kinds:
+        if name not in file.frame:
+            file.frame[name] = pd.Series(index=file.frame.index, dtype=kinds[name])
+    return file
 
 
 def _empty(kinds: dict[str, str]) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from pathlib import Path
 from analysis.cold_start import cold_start_of, warmup_rows
 from analysis.csv_file import header_of
 from analysis.failures import groups_of_rows
+from analysis.level_names import level_names
 from analysis.levels import level_rows
 from analysis.locust_csv import is_locust_name, prefix_of, read_locust, stats_file_of
 from analysis.locust_levels import outcome_of_locust
@@ -78,7 +79,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         levels=rows,
         classes=by_class,
         cold_start=cold_start_of(run.requests, rows),
-        warmup=warmup_rows(run.requests),
+        warmup=warmup_rows(run.requests, level_names(run)),
         failures=groups_of_rows(measured[measured["error_kind"].notna()]),
         notes=notes_of(run, rows, failures_infinite=failures_infinite),
         doubts=_doubts(run, len(measured), unrun_levels(run, rows)),

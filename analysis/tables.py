@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from analysis.columns import NAMES, SHOWN, Column, cells, number_text, texts_of
 from analysis.figures import Figure, ratio
 from analysis.levels import LevelRow
-from analysis.outcome import NameRow, Outcome
+from analysis.outcome import NameRow, Outcome, WarmupRow
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Phase
 
@@ -37,6 +37,7 @@ class ScalingRow:
     output_tok_s: float | None
     throughput_ratio: float | None
     efficiency: float | None
+    label: str = ""  # of the level
 
 
 def scaling_rows(rows: list[LevelRow]) -> list[ScalingRow]:
@@ -48,7 +49,7 @@ def scaling_rows(rows: list[LevelRow]) -> list[ScalingRow]:
         rate = row.figure("output_tok_s").value
         throughput = ratio(rate, base_rate)
         users = ratio(row.concurrency, base.concurrency if base else None)
-        scaled.append(ScalingRow(row.concurrency, rate, throughput, ratio(throughput, users)))
+        scaled.append(ScalingRow(row.concurrency, rate, throughput, ratio(throughput, users), row.name))
     return scaled
 
 
@@ -74,7 +75,7 @@ def further_tables(outcome: Outcome, *, by_class: bool = False) -> list[TextTabl
     tables = []
     base = scaling_base(outcome.levels)
     if len(outcome.levels) > 1 and base is not None:
-        tables.append(_scaling_table(outcome.levels, f"Scaling ({scope}relative to c={_users(base.concurrency)})"))
+        tables.append(_scaling_table(outcome.levels, f"Scaling ({scope}relative to {base.name})"))
     if any(row.ttft_mean_s.value is not None or row.failed for row in outcome.warmup):
         tables.append(_warmup_table(outcome, f"Warm-up ({scope}not in the levels)"))
     return tables
@@ -86,7 +87,8 @@ def cold_start_line(outcome: Outcome) -> str | None:
     if first is None:
         return None
     phase = _PHASE_NAMES.get(first.phase, first.phase)
-    place = f"{phase}, {first.traffic}" + (f", c={first.concurrency}" if first.concurrency is not None else "")
+    level = first.label or ("" if first.concurrency is None else f"c={first.concurrency}")
+    place = f"{phase}, {first.traffic}" + (f", {level}" if level else "")
     if first.error_kind is not None:
         return f"First request of the run ({place}): failed, {first.error_kind}"
     if first.ttft_s is None:
@@ -130,12 +132,12 @@ def _scaling_table(levels: list[LevelRow], title: str) -> TextTable:
     rates = texts_of([Figure(row.output_tok_s) for row in rows], 1)
     body = [
         [
-            _users(row.concurrency),
+            level.short_name,
             rate,
             "" if row.throughput_ratio is None else f"{row.throughput_ratio:.2f}x",
             "" if row.efficiency is None else f"{row.efficiency:.0%}",
         ]
-        for row, rate in zip(rows, rates, strict=True)
+        for level, row, rate in zip(levels, rows, rates, strict=True)
     ]
     return TextTable("scaling", title, ["c", "output tok/s", "ratio", "efficiency"], body)
 
@@ -143,7 +145,7 @@ def _scaling_table(levels: list[LevelRow], title: str) -> TextTable:
 def _warmup_table(outcome: Outcome, title: str) -> TextTable:
     """Columns without any figure are left out."""
     rows = outcome.warmup
-    columns = [("c", [_users(row.concurrency) for row in rows])]
+    columns = [("c", [_warmed(row) for row in rows])]
     columns += [("requests", [str(row.requests) for row in rows]), ("failed", [str(row.failed) for row in rows])]
     columns += [
         ("TTFT mean ms", texts_of([_in_ms(row.ttft_mean_s.value) for row in rows], 0)),
@@ -183,9 +185,9 @@ def _with_content(rows: list[LevelRow]) -> list[Column]:
 
 
 def _identity(row: LevelRow, by_class: bool) -> list[str]:
-    users = _users(row.concurrency) + ("" if row.complete else "!")
-    return [users, row.traffic or ""] if by_class else [users]
+    level = row.short_name + ("" if row.complete else "!")
+    return [level, row.traffic or ""] if by_class else [level]
 
 
-def _users(concurrency: int | None) -> str:
-    return "" if concurrency is None else str(concurrency)
+def _warmed(row: WarmupRow) -> str:
+    return row.label.removeprefix("c=") or ("" if row.concurrency is None else str(row.concurrency))

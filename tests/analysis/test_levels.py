@@ -124,8 +124,8 @@ def test_scaling_begins_at_the_first_level_with_a_throughput(table: Any, small: 
     assert (dead["ok"], dead["failed"]) == (0, 2)
     for name in ("output_tok_s", "steady_tok_s", "peak_tok_s", "per_request_tok_s"):
         assert dead["figures"][name]["value"] is None, name
-    assert document["scaling"][0] | {"concurrency": 1} == {
-        "concurrency": 1, "output_tok_s": None, "throughput_ratio": None, "efficiency": None,
+    assert document["scaling"][0] == {
+        "concurrency": 1, "label": "c=1", "output_tok_s": None, "throughput_ratio": None, "efficiency": None,
     }  # fmt: skip
     assert (document["scaling"][1]["throughput_ratio"], document["scaling"][1]["efficiency"]) == (1.0, 1.0)
     shown = table(small, "--width", "160").out

@@ -1,0 +1,45 @@
+"""What each level of a run is called: ``c=8``, ``c=8 paired``, and ``c=8 cold #2`` where such a level comes again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from analysis.run_folder import Run
+from tokenswarm.schedule import Arms, level_labels
+
+
+def level_names(run: Run) -> dict[int, str]:
+    """Names by number of the level, of all levels that were planned or have requests."""
+    arms = level_arms(run)
+    users: dict[int, Any] = {level: rows["concurrency"].max() for level, rows in _levels(run)}
+    users |= {level["level"]: level.get("concurrency") for level in run.planned_levels if "level" in level}
+    known = sorted(users)
+    names = [f"c={_whole(users[level])} {arms.get(level, '')}".strip() for level in known]
+    return dict(zip(known, level_labels(names), strict=True))
+
+
+def level_arms(run: Run) -> dict[int, str]:
+    """The arms of the prefix-cache test that each level has: from the plan, ``levels.csv``, or the rows themselves."""
+    arms = {level: _arms_of(rows) for level, rows in _levels(run)}
+    written = run.levels.dropna(subset=["level", "arms"])
+    arms |= {int(level): str(name) for level, name in zip(written["level"], written["arms"], strict=True)}
+    return arms | {level["level"]: str(level["arms"] or "") for level in run.planned_levels if "arms" in level}
+
+
+def _levels(run: Run) -> Iterator[tuple[int, pd.DataFrame]]:
+    for level, rows in run.requests.groupby("level"):
+        number: Any = level
+        yield int(number), rows
+
+
+def _arms_of(rows: pd.DataFrame) -> str:
+    seen = sorted(rows["arm"].dropna().unique())
+    return "" if not seen else str(seen[0]) if len(seen) == 1 else Arms.PAIRED.value
+
+
+def _whole(users: Any) -> str:
+    return "" if users is None or math.isnan(users) else str(int(users))
