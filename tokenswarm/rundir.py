@@ -7,7 +7,7 @@
 ``levels.csv``          one row a level, appended when the level ends
 ``timeline.csv``        per second, class and phase; rows with equal keys are increments to be added
 ``chunk_gaps.csv``      histogram of the gaps between token events; increments likewise
-``engine.csv``          server samples, where they are taken
+``engine.csv``          what the engines said of themselves, see ``engine_metrics``; level edges and between
 ``end.json``            how the run ended. Its absence means that the run was interrupted
 ``locust_*.csv``        Locust's own statistics
 ======================  =================================================================================
@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from tokenswarm import records
+from tokenswarm import engine_metrics, records
 from tokenswarm.errors import RunFolderError
 
 FORMAT = 1
@@ -45,6 +45,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "ended_s",
         "planned_sessions",
         "measured_sessions",
+        "arms",
     ),
     "timeline": (
         "worker",
@@ -59,6 +60,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "in_flight_s",
     ),
     "chunk_gaps": ("level", "traffic", "phase", "bucket", "count"),
+    "engine": engine_metrics.COLUMNS,
 }
 
 

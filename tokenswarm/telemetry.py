@@ -1,0 +1,103 @@
+"""Samples of the engines under load, taken while a run goes on: see ``engine_metrics`` for what is in one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Literal
+
+import gevent
+import msgspec
+
+from tokenswarm.engine_metrics import EngineSample, parse_metrics
+from tokenswarm.errors import TokenswarmError
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+_SETTLE_S = 0.1
+_SETTLE_READS = 3  # at the end of a level, while the engine still counts a request as running
+_NO_PAGE = "no engine samples: the server has no /metrics; SGLang needs --enable-metrics, llama.cpp --metrics"
+
+
+class EngineSampler:
+    """Reads the engines' page at the edges of each level and every few seconds between; rows go to ``write``.
+
+    ``get`` fetches the page: status and body; it should give up after about two seconds, and may raise ``OSError`` or
+    a ``TokenswarmError``. Whatever fails is told once, in the log and as ``note``, and the run goes on. ``clock`` gives
+    seconds on the master's monotonic clock; a row bears the middle of its request.
+    """
+
+    def __init__(
+        self,
+        get: Callable[[], tuple[int, bytes]],
+        write: Callable[[dict[str, Any]], None],
+        clock: Callable[[], float] = perf_counter,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self.note: str | None = None  # why samples are missing, in one line
+        self._get = get
+        self._write = write
+        self._clock = clock
+        self._interval_s = interval_s
+        self._missing = False  # the server has no such page: it is not asked again
+        self._between: gevent.Greenlet | None = None
+
+    def edge(self, level: int, edge: Literal["start", "end"]) -> None:
+        """Sample now, at the beginning or end of a level; samples between are taken from the one to the other."""
+        self.stop()
+        self._sample(level, edge)
+        if edge == "start" and not self._missing:
+            self._between = gevent.spawn(self._sample_between, level)
+
+    def stop(self) -> None:
+        """Stop sampling; harmless when nothing runs."""
+        if self._between is not None:
+            self._between.kill(block=False)
+            self._between = None
+
+    def _sample_between(self, level: int) -> None:
+        while not self._missing:
+            gevent.sleep(self._interval_s)
+            self._sample(level, None)
+
+    def _sample(self, level: int, edge: str | None) -> None:
+        for attempt in range(_SETTLE_READS):
+            time_s, samples = self._read()
+            if edge != "end" or attempt + 1 == _SETTLE_READS or not any(sample.running for sample in samples):
+                break
+            gevent.sleep(_SETTLE_S)
+        for sample in samples:
+            self._write({"time_s": time_s, "level": level, "edge": edge, **msgspec.structs.asdict(sample)})
+
+    def _read(self) -> tuple[float, list[EngineSample]]:
+        if self._missing:
+            return 0.0, []
+        before_s = self._clock()
+        try:
+            status, body = self._get()
+        except (OSError, TokenswarmError) as error:
+            self._tell(f"engine samples are missing: {error}")
+            return before_s, []
+        time_s = (before_s + self._clock()) / 2
+        samples = parse_metrics(body.decode("utf-8", "replace")) if status == 200 else []
+        if not samples:
+            self._missing = status in (200, 401, 403, 404, 405)
+            self._tell(_refusal(status))
+        return time_s, samples
+
+    def _tell(self, note: str) -> None:
+        if self.note is None:
+            self.note = note
+            log.warning("%s", note)
+
+
+def _refusal(status: int) -> str:
+    match status:
+        case 200:
+            return "no engine samples: /metrics shows no engine that is known here (vLLM, SGLang, llama.cpp, TGI)"
+        case 404 | 405:
+            return _NO_PAGE
+        case _:
+            return f"engine samples are missing: /metrics answered {status}"
