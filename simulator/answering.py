@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from array import array
+from typing import Any
 
-from simulator.api import ApiError, Ask
-from simulator.chunks import DONE, END_OF_STREAM, Chunks, error_event, text_of, usage_of, whole_answer
+from simulator.api import Ask
+from simulator.api_error import ApiError
+from simulator.chunks import DONE, END_OF_STREAM, Chunks, error_event, usage_of, whole_answer
 from simulator.engine import Sequence
 from simulator.faults import Fault, Kind
+from simulator.reply import Reply
 from simulator.settings import Settings
 from simulator.truth import Row
 from simulator.wire import Connection
@@ -23,10 +26,10 @@ class Answer:
     several; it returns False once the engine need not go on, because a failure was due.
     """
 
-    def __init__(self, connection: Connection, ask: Ask, finish_reason: str, row: Row, fault: Fault | None) -> None:
+    def __init__(self, connection: Connection, ask: Ask, reply: Reply, row: Row, fault: Fault | None) -> None:
         self.connection = connection
         self.ask = ask
-        self.finish_reason = finish_reason
+        self.reply = reply
         self.row = row
         self.fault = fault
 
@@ -41,24 +44,34 @@ class Answer:
         """``cached_tokens`` of the usage object, ``None`` where this server does not tell."""
         return sequence.cached_tokens if self.ask.cached_usage else None
 
-    def note_written(self, tokens: int, planned_s: float) -> None:
-        """Stamps ``tokens`` tokens as written now."""
+    def note_written(self, tokens: int, planned_s: float, *, visible: bool = True) -> None:
+        """Stamps ``tokens`` tokens as written now; not ``visible``: in a chunk that carries nothing of them."""
         row = self.row
         now = _now()
+        row.output_tokens += tokens
+        if row.token_s is not None:
+            row.token_s.extend(array("d", [now]) * tokens)
+        if not visible:
+            return
         if row.first_token_s is None:
             row.first_token_s = now
             row.planned_first_token_s = planned_s
         row.last_token_s = now
         row.planned_last_token_s = planned_s
-        row.output_tokens += tokens
         row.chunks += 1
         late = now - planned_s
         if late > row.max_late_s:
             row.max_late_s = late
         if self.connection.buffered:
             row.buffered = True
-        if row.token_s is not None:
-            row.token_s.extend(array("d", [now]) * tokens)
+
+    def complete(self) -> None:
+        """Closes the row of an answer that came to its end."""
+        calls = self.reply.calls
+        self.row.reasoning_tokens = self.reply.reasoning_tokens
+        self.row.tool_calls = len(calls)
+        self.row.malformed_calls = sum(not call.complete for call in calls)
+        self.end(self.reply.finish_reason)
 
     def end(self, how: str, http_status: int = 200) -> None:
         """Closes the row."""
@@ -74,64 +87,81 @@ class StreamedAnswer(Answer):
         self,
         connection: Connection,
         ask: Ask,
-        finish_reason: str,
+        reply: Reply,
         row: Row,
         fault: Fault | None,
         settings: Settings,
         chunks: Chunks,
     ) -> None:
-        super().__init__(connection, ask, finish_reason, row, fault)
+        super().__init__(connection, ask, reply, row, fault)
         self._chunks = chunks
         self._per_chunk = settings.tokens_per_chunk
         self._role = settings.role_chunk if ask.api == "chat" else "none"
-        self._held: list[int] = []
+        self._begun_s: float | None = None  # when the last write that showed any of them began
+        self._sent = 0  # tokens that have been written, or passed over in silence before ones that have
+        plain = self._per_chunk == 1 and not ask.running_usage and fault is None
+        self._plain_from = reply.plain_from if plain else len(reply.tokens)
         self._fails_at = fault.after_tokens if fault is not None else -1
 
     def accepted(self) -> None:
         """Headers go out at once, before any token exists, as they do in vLLM."""
         head = self.connection.head(200, _STREAM_HEADERS)
         if self._role == "at-acceptance":
-            self.connection.write(head + self._chunks.role())
+            self.connection.write(head + self._chunks.role(self.reply.reasoning_among(0)))
             self.row.role_s = _now()
         else:
             self.connection.write(head)
 
     def token(self, sequence: Sequence, planned_s: float) -> bool:
         count = sequence.generated
-        plain = self._per_chunk == 1 and not self.ask.running_usage and self.fault is None
-        if plain and sequence.gained == 1 and 1 < count < len(sequence.answer):
+        if sequence.gained == 1 and self._plain_from < count < len(sequence.answer):
             self.connection.write(self._chunks.one(sequence.answer[count - 1]))
+            self._sent = count
             self.note_written(1, planned_s)
             return True
-        if self.fault is not None and (count > self._fails_at or count == len(sequence.answer)):
+        last = count == len(sequence.answer)
+        if self.fault is not None and (count > self._fails_at or last):
             self._fail(self.fault)
             return False
-        self._held += sequence.answer[count - sequence.gained : count]
-        last = count == len(sequence.answer)
-        if count == 1 or last or len(self._held) >= self._per_chunk:
-            self._write_held(sequence, last, planned_s)
+        if count == 1 or last or count - self._sent >= self._per_chunk:
+            self._write(sequence, last, planned_s)
         return True
 
-    def _write_held(self, sequence: Sequence, last: bool, planned_s: float) -> None:
-        held, self._held = self._held, []
-        with_role = sequence.generated == 1 and self._role == "with-first-token"
-        data = self._chunks.role() if with_role else b""
-        data += self._chunks.some(held, sequence.generated, self.finish_reason if last else None)
+    def _write(self, sequence: Sequence, last: bool, planned_s: float) -> None:
+        """Writes what has not been sent yet, unless nobody is to see it: it is then passed over until more comes."""
+        count, sent = sequence.generated, self._sent
+        with_role = count == 1 and self._role == "with-first-token"
+        delta = self.reply.delta(sent, count)
+        data = self._chunks.role(self.reply.reasoning_among(0)) if with_role else b""
+        if delta or last:
+            reasoning, reason = self.reply.reasoning_among(count), self.reply.finish_reason if last else None
+            data += self._chunks.some(delta, count, reasoning, reason)
+            self._sent = count
         if last:
-            if self.ask.usage:
-                data += self._chunks.usage(sequence.generated, self.told_cached(sequence))
-            data += DONE + END_OF_STREAM
-        begun_s = _now()
-        self.connection.write(data)
-        self.note_written(len(held), planned_s)
-        if sequence.generated == len(held):
-            self.row.first_token_begun_s = begun_s
-        if with_role:
-            self.row.role_s = self.row.first_token_s
+            data += self._usage(sequence) + DONE + END_OF_STREAM
+        if data:
+            begun_s = _now()
+            self.connection.write(data)
+            if with_role:
+                self.row.role_s = _now()
+            if delta:
+                self._note_begun(begun_s)
+            self.note_written(self._sent - sent, planned_s, visible=bool(delta))
         if last:
-            self.row.last_token_begun_s = begun_s
-            self.end(self.finish_reason)
+            self.row.last_token_begun_s = self._begun_s
+            self.complete()
             self.connection.finish()
+
+    def _note_begun(self, begun_s: float) -> None:
+        self._begun_s = begun_s
+        if self.row.first_token_begun_s is None:
+            self.row.first_token_begun_s = begun_s
+
+    def _usage(self, sequence: Sequence) -> bytes:
+        if not self.ask.usage:
+            return b""
+        reasoning = self.reply.reasoning_among(sequence.generated)
+        return self._chunks.usage(sequence.generated, self.told_cached(sequence), reasoning)
 
     def _fail(self, fault: Fault) -> None:
         self.end(fault.kind)
@@ -155,33 +185,37 @@ class WholeAnswer(Answer):
         self,
         connection: Connection,
         ask: Ask,
-        finish_reason: str,
+        reply: Reply,
         row: Row,
         fault: Fault | None,
         settings: Settings,
         created: int,
     ) -> None:
-        super().__init__(connection, ask, finish_reason, row, fault)
+        super().__init__(connection, ask, reply, row, fault)
         self._model = settings.model
         self._created = created
 
     def token(self, sequence: Sequence, planned_s: float) -> bool:
         if sequence.generated < len(sequence.answer):
             return True
-        tokens = list(sequence.answer)
-        usage = usage_of(len(sequence.prompt), len(tokens), self.told_cached(sequence)) if self.ask.usage else None
-        text = text_of(tokens, at_start=True).decode()
-        body = whole_answer(
-            self.ask.api, self.row.id or "", self._model, self._created, text, self.finish_reason, usage
+        tokens = len(sequence.answer)
+        body = self._body(
+            usage_of(len(sequence.prompt), tokens, self.told_cached(sequence), self.reply.reasoning_tokens)
         )
         if self.fault is not None:
             self._fail(self.fault, body)
             return False
         self.row.first_token_begun_s = self.row.last_token_begun_s = _now()
         self.connection.respond(200, body, JSON)
-        self.note_written(len(tokens), planned_s)
-        self.end(self.finish_reason)
+        self.note_written(tokens, planned_s)
+        self.complete()
         return True
+
+    def _body(self, usage: dict[str, Any]) -> bytes:
+        message = self.reply.message(forced=self.ask.choice.how in ("named", "required"))
+        told = usage if self.ask.usage else None
+        name, reason = self.row.id or "", self.reply.finish_reason
+        return whole_answer(self.ask.api, name, self._model, self._created, message, reason, told)
 
     def _fail(self, fault: Fault, body: bytes) -> None:
         self.end(fault.kind)

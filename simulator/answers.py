@@ -28,12 +28,13 @@ class Answers:
         """Ids of one answer and its finish reason: ``length`` after ``limit`` tokens, ``stop`` where it ends itself."""
         rng = random.Random(hash((self._seed, seed or 0, *prompt)))
         offset = rng.randrange(_RING)
-        natural = limit if ignore_eos else max(least, self._natural_length(rng))
+        natural = limit if ignore_eos else max(least, natural_length(self._natural, rng))
         length = min(limit, natural)
         repeated = self._ring * (1 + (offset + length) // _RING)
         return repeated[offset : offset + length], "stop" if not ignore_eos and natural < limit else "length"
 
-    def _natural_length(self, rng: random.Random) -> int:
-        natural = self._natural
-        length = round(rng.lognormvariate(math.log(natural.median), natural.sigma))
-        return max(1, min(natural.max, length))
+
+def natural_length(natural: NaturalLength, rng: random.Random) -> int:
+    """A number of tokens drawn from ``natural``."""
+    length = round(rng.lognormvariate(math.log(natural.median), natural.sigma))
+    return max(1, min(natural.max, length))

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
 from simulator import tokenizer
+from simulator.api_error import ApiError
 from simulator.chunks import Api
+from simulator.conversation import chat_ids, tool_results
 from simulator.settings import Settings
+from simulator.tools import Choice, read_choice
 
 DEFAULT_COMPLETION_TOKENS = 16  # of /v1/completions without max_tokens, as the OpenAI API defines it
 LONGEST_SALT = 128  # characters
-
-
-class ApiError(Exception):
-    """Becomes ``{"error": {"message", "type", "param", "code"}}`` with the same status."""
-
-    def __init__(self, status: int, message: str, kind: str = "BadRequestError", param: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.kind = kind
-        self.param = param
-
-    def body(self) -> bytes:
-        error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}
-        return json.dumps({"error": error}, separators=(",", ":")).encode()
 
 
 class _StreamOptions(msgspec.Struct):
@@ -48,10 +36,26 @@ class _Common(msgspec.Struct, kw_only=True):
     cache_salt: Any = None
 
 
+class _TemplateOptions(msgspec.Struct):
+    enable_thinking: bool | None = True
+
+
 class _Chat(_Common, kw_only=True):
     messages: list[dict[str, Any]]
     max_completion_tokens: int | None = None
     tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = True
+    chat_template_kwargs: _TemplateOptions | None = None
+    reasoning_effort: str | None = None
+    thinking_token_budget: int | None = None
+    include_reasoning: bool = True
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model may reason."""
+        options = self.chat_template_kwargs
+        return self.reasoning_effort != "none" and (options is None or options.enable_thinking is not False)
 
 
 class _Completion(_Common, kw_only=True):
@@ -86,6 +90,11 @@ class Ask(msgspec.Struct, kw_only=True, frozen=True):
     cached_usage: bool  # usage says how many prompt tokens were cached
     seed: int | None
     salt: str | None
+    choice: Choice = Choice("none")
+    tool_results: int = 0  # since the user last said something
+    thinks: bool = False
+    thinking_budget: int | None = None  # most tokens of reasoning, its end included
+    hides_reasoning: bool = False
 
 
 def _decode(body: bytes, shape: Any) -> Any:
@@ -100,34 +109,6 @@ def _decode(body: bytes, shape: Any) -> Any:
 def _place(message: str) -> str:
     """The field a message of msgspec ends with, as ``body.field``."""
     return message.rpartition(" at `$")[2].rstrip("`").join(("body", "")) if " at `$" in message else "body"
-
-
-def _text(content: Any) -> str:
-    """The text of a message's content: a string, text parts, or nothing."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    if not isinstance(content, list):
-        raise ApiError(400, "content must be a string or a list of parts", "Bad Request", "body.messages")
-    texts: list[str] = []
-    for part in content:
-        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
-            raise ApiError(400, "this model takes text only")
-        texts.append(part["text"])
-    return "\n".join(texts)
-
-
-def _chat_ids(messages: list[dict[str, Any]], tools: list[Any] | None, settings: Settings, answer: bool) -> list[int]:
-    """Prompt of a conversation; tools and tool calls count as their JSON text."""
-    pairs: list[tuple[str, str]] = [("system", json.dumps(tools))] if tools else []
-    for message in messages:
-        role = message.get("role")
-        if role not in tokenizer.ROLES:
-            raise ApiError(400, f"role must be one of {', '.join(tokenizer.ROLES)}, got {role!r}", param="messages")
-        text = _text(message.get("content"))
-        if message.get("tool_calls"):
-            text += " " + json.dumps(message["tool_calls"])
-        pairs.append((role, text))
-    return tokenizer.encode_chat(pairs, settings.template_constant_tokens, settings.template_message_tokens, answer)
 
 
 def check_model(asked: str | None, settings: Settings) -> None:
@@ -163,7 +144,20 @@ def parse_ask(api: Api, body: bytes, settings: Settings) -> Ask:
         cached_usage=settings.report_cached_tokens,
         seed=asked.seed,
         salt=_salt(asked.cache_salt, settings),
+        **(_chat_fields(asked, settings) if isinstance(asked, _Chat) else {}),
     )
+
+
+def _chat_fields(asked: _Chat, settings: Settings) -> dict[str, Any]:
+    """What only a chat request has, as fields of :class:`Ask`."""
+    parses = settings.reasoning is not None
+    return {
+        "choice": read_choice(asked.tools, asked.tool_choice, asked.parallel_tool_calls),
+        "tool_results": tool_results(asked.messages),
+        "thinks": parses and asked.thinks,
+        "thinking_budget": asked.thinking_token_budget,
+        "hides_reasoning": parses and not asked.include_reasoning,
+    }
 
 
 def _salt(asked: Any, settings: Settings) -> str | None:
@@ -182,7 +176,7 @@ def _prompt_of(asked: _Chat | _Completion, settings: Settings) -> list[int]:
     if isinstance(asked, _Chat):
         if not asked.messages:
             raise ApiError(400, "a conversation needs at least one message", param="messages")
-        return _chat_ids(asked.messages, asked.tools, settings, answer=True)
+        return chat_ids(asked.messages, asked.tools, settings, answer_follows=True)
     prompt = tokenizer.encode(asked.prompt) if isinstance(asked.prompt, str) else asked.prompt
     if not prompt:
         raise ApiError(400, "the prompt is empty", param="prompt")
@@ -221,7 +215,7 @@ def tokenize(body: bytes, settings: Settings) -> bytes:
     asked = _decode(body, _Tokenize)
     check_model(asked.model, settings)
     if asked.messages is not None:
-        ids = _chat_ids(asked.messages, asked.tools, settings, asked.add_generation_prompt)
+        ids = chat_ids(asked.messages, asked.tools, settings, asked.add_generation_prompt)
     elif asked.prompt is not None:
         ids = tokenizer.encode(asked.prompt)
     else:

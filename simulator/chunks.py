@@ -22,8 +22,12 @@ def framed(event: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
 def _event(value: Any) -> bytes:
-    return framed(b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n")
+    return framed(b"data: " + _json(value) + b"\n\n")
 
 
 def error_event(message: str, kind: str, code: int) -> bytes:
@@ -37,8 +41,12 @@ def text_of(tokens: list[int], at_start: bool) -> bytes:
     return text[1:] if at_start else text
 
 
-def usage_of(prompt_tokens: int, output_tokens: int, cached_tokens: int | None) -> dict[str, Any]:
-    """The usage object; ``None`` where it does not say what was cached, as in the running counts inside a stream."""
+def usage_of(
+    prompt_tokens: int, output_tokens: int, cached_tokens: int | None, reasoning_tokens: int | None
+) -> dict[str, Any]:
+    """The usage object. ``None``: it does not say, as running counts inside a stream do not say what was cached, and
+    servers that do not look for reasoning how much of it there was.
+    """
     usage: dict[str, Any] = {
         "prompt_tokens": prompt_tokens,
         "total_tokens": prompt_tokens + output_tokens,
@@ -46,6 +54,8 @@ def usage_of(prompt_tokens: int, output_tokens: int, cached_tokens: int | None) 
     }
     if cached_tokens is not None:
         usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens}
+    if reasoning_tokens is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": reasoning_tokens}
     return usage
 
 
@@ -59,19 +69,18 @@ class Chunks:
         kind = "chat.completion.chunk" if api == "chat" else "text_completion"
         self._identity = {"id": request_id, "object": kind, "created": created, "model": model}
         start = json.dumps(self._identity, separators=(",", ":"))[:-1]
-        piece = '"delta":{"content":"' if api == "chat" else '"text":"'
-        self._before = f'data: {start},"choices":[{{"index":0,{piece}'.encode()
-        self._after_text = b'"},"logprobs":null' if api == "chat" else b'","logprobs":null'
-        self._after = self._after_text + b',"finish_reason":null}]}\n\n'
+        self._choice = f'data: {start},"choices":[{{"index":0,'.encode()
+        self._before = self._choice + (b'"delta":{"content":"' if api == "chat" else b'"text":"')
+        self._after = (b'"}' if api == "chat" else b'"') + b',"logprobs":null,"finish_reason":null}]}\n\n'
         self._fixed_bytes = len(self._before) + len(self._after)
 
-    def role(self) -> bytes:
+    def role(self, reasoning_tokens: int | None) -> bytes:
         """The first chunk of a chat answer, without a token."""
         delta = {"role": "assistant", "content": ""}
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
         chunk: dict[str, Any] = {**self._identity, "choices": [choice]}
         if self._running:
-            chunk["usage"] = usage_of(self._prompt_tokens, 0, None)
+            chunk["usage"] = usage_of(self._prompt_tokens, 0, None, reasoning_tokens)
         return _event(chunk)
 
     def one(self, token: int) -> bytes:
@@ -79,36 +88,39 @@ class Chunks:
         text = _SPACED[token]
         return b"%x\r\n%b%b%b\r\n" % (self._fixed_bytes + len(text), self._before, text, self._after)
 
-    def some(self, tokens: list[int], written: int, finish_reason: str | None) -> bytes:
-        """A chunk of any kind; ``written`` counts the answer's tokens including these."""
-        text = text_of(tokens, at_start=written == len(tokens))
-        after = self._after_text
-        if finish_reason is None:
-            after += b',"finish_reason":null}]'
-        else:
-            after += b',"finish_reason":"%b","stop_reason":null}]' % finish_reason.encode()
+    def some(
+        self, delta: dict[str, Any], written: int, reasoning_tokens: int | None, finish_reason: str | None
+    ) -> bytes:
+        """A chunk of any kind; ``written`` and ``reasoning_tokens`` count the answer's tokens including these."""
+        piece = b'"delta":' + _json(delta) if self._api == "chat" else b'"text":' + _json(delta.get("content", ""))
+        after = b',"logprobs":null,"finish_reason":'
+        after += b"null}]" if finish_reason is None else b'"%b","stop_reason":null}]' % finish_reason.encode()
         if self._running:
-            usage = usage_of(self._prompt_tokens, written, None)
-            after += b',"usage":' + json.dumps(usage, separators=(",", ":")).encode()
-        return framed(self._before + text + after + b"}\n\n")
+            after += b',"usage":' + _json(usage_of(self._prompt_tokens, written, None, reasoning_tokens))
+        return framed(self._choice + piece + after + b"}\n\n")
 
-    def usage(self, output_tokens: int, cached_tokens: int | None) -> bytes:
+    def usage(self, output_tokens: int, cached_tokens: int | None, reasoning_tokens: int | None) -> bytes:
         """The last chunk but [DONE], where the request asked for it."""
-        return _event(
-            {**self._identity, "choices": [], "usage": usage_of(self._prompt_tokens, output_tokens, cached_tokens)}
-        )
+        usage = usage_of(self._prompt_tokens, output_tokens, cached_tokens, reasoning_tokens)
+        return _event({**self._identity, "choices": [], "usage": usage})
 
 
 def whole_answer(
-    api: Api, request_id: str, model: str, created: int, text: str, finish_reason: str, usage: dict[str, Any] | None
+    api: Api,
+    request_id: str,
+    model: str,
+    created: int,
+    message: dict[str, Any],
+    finish_reason: str,
+    usage: dict[str, Any] | None,
 ) -> bytes:
     """The JSON body of an answer that is not streamed."""
     choice: dict[str, Any] = {"index": 0}
     if api == "chat":
-        choice["message"] = {"role": "assistant", "content": text}
+        choice["message"] = message
     else:
-        choice["text"] = text
+        choice["text"] = message["content"]
     choice |= {"logprobs": None, "finish_reason": finish_reason, "stop_reason": None}
     kind = "chat.completion" if api == "chat" else "text_completion"
     body = {"id": request_id, "object": kind, "created": created, "model": model, "choices": [choice]}
-    return json.dumps({**body, "usage": usage} if usage else body, separators=(",", ":")).encode()
+    return _json({**body, "usage": usage} if usage else body)

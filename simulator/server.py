@@ -11,12 +11,13 @@ from urllib.parse import parse_qs
 
 from simulator import api
 from simulator.answering import JSON, Answer, StreamedAnswer, WholeAnswer
-from simulator.answers import Answers
-from simulator.api import ApiError, Ask
+from simulator.api import Ask
+from simulator.api_error import ApiError
 from simulator.chunks import Api, Chunks
 from simulator.engine import Engine, Sequence, Step
 from simulator.faults import Fault, FaultPlan, Kind
 from simulator.metrics_text import Book
+from simulator.replies import Replies
 from simulator.settings import Settings
 from simulator.timer import DeadlineTimer
 from simulator.truth import PAGE_ROWS, Row, Truth
@@ -47,7 +48,7 @@ class Server:
         self.settings = settings
         self.truth = Truth(every_token)
         self._engine = Engine(settings.engine(), seed)
-        self._answers = Answers(settings.natural_length, seed)
+        self._replies = Replies(settings, seed)
         self._faults = FaultPlan(settings.faults, seed)
         self._book = Book(settings.model)
         self._key = f"Bearer {api_key}".encode() if api_key else None
@@ -119,7 +120,7 @@ class Server:
         self._count(step)
         for sequence in step.finished:
             if self._open.get(sequence.owner) is sequence:
-                self._forget(sequence.owner, sequence.owner.finish_reason)
+                self._forget(sequence.owner, sequence.owner.reply.engine_reason)
 
     def _count(self, step: Step) -> None:
         book = self._book
@@ -256,21 +257,19 @@ class Server:
         row.finished_s, row.ended, row.http_status = _now(), fault.kind, status
 
     def _submit(self, connection: Connection, ask: Ask, fault: Fault | None, row: Row) -> None:
-        tokens, finish_reason = self._answers.compose(
-            ask.prompt, ask.limit, least=ask.least, ignore_eos=ask.ignore_eos, seed=ask.seed
-        )
+        reply = self._replies.reply(ask)
         prefix = "chatcmpl" if ask.api == "chat" else "cmpl"
         row.id = f"{prefix}-{row.client_id or f'{self._run_id}{next(self._ids):08x}'}"
         row.prompt_tokens = len(ask.prompt)
-        self.truth.expect_tokens(row, len(tokens))
+        self.truth.expect_tokens(row, len(reply.tokens))
         answer: Answer
         if ask.stream:
             created = int(time.time())
             chunks = Chunks(ask.api, row.id, self.settings.model, created, len(ask.prompt), ask.running_usage)
-            answer = StreamedAnswer(connection, ask, finish_reason, row, fault, self.settings, chunks)
+            answer = StreamedAnswer(connection, ask, reply, row, fault, self.settings, chunks)
         else:
-            answer = WholeAnswer(connection, ask, finish_reason, row, fault, self.settings, int(time.time()))
-        sequence = Sequence(ask.prompt, tokens, answer, ask.salt)
+            answer = WholeAnswer(connection, ask, reply, row, fault, self.settings, int(time.time()))
+        sequence = Sequence(ask.prompt, reply.tokens, answer, ask.salt)
         connection.answer = answer
         self._open[answer] = sequence
         answer.accepted()

@@ -128,6 +128,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drift: Drift | None = None
     speculative: Speculative | None = None
     natural_length: NaturalLength = NaturalLength()
+    tool_call_share: float = 0.8  # of answers with calls, where a request has tools and leaves it to the model
+    parallel_call_share: float = 0.2  # of these, of several calls at once
+    malformed_call_share: float = 0.0  # of calls, with arguments cut off so that they are no JSON
+    tool_results_limit: int = 20  # the model calls no more after so many results, unless it must
+    reasoning: NaturalLength | None = None  # length of what comes before an answer; {} for the defaults
+    reasoning_field: Literal["reasoning", "reasoning_content"] = "reasoning"  # of the message
     template_constant_tokens: int = 3
     template_message_tokens: int = 4
     role_chunk: Literal["with-first-token", "at-acceptance", "none"] = "with-first-token"
@@ -140,6 +146,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"{name} must be at least {least}, got {getattr(self, name)}"
             for name, least in _AT_LEAST.items()
             if getattr(self, name) < least
+        ]
+        problems += [
+            f"{name} is a share from 0 to 1, got {getattr(self, name)}"
+            for name in _SHARES
+            if not 0 <= getattr(self, name) <= 1
         ]
         if self.kv_blocks * self.block_size < self.max_model_len:
             problems.append("kv_blocks * block_size must hold one sequence of max_model_len")
@@ -175,6 +186,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+_SHARES = ("tool_call_share", "parallel_call_share", "malformed_call_share")
 _AT_LEAST = {
     "max_model_len": 1,
     "prefill_step_tokens": 1,

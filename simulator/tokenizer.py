@@ -3,6 +3,7 @@
 * Text is split at white space; a word is one token, a longer word one token for each 12 characters begun.
 * A word of the simulator's own list (the only words it answers with) has the id ``FIRST_WORD + its place``.
 * ``tok123`` is token 123, so that ids without a word survive the way into text and back.
+* ``<call:NAME>`` is one token: the beginning of a tool call, whose arguments follow as their JSON text.
 * Any other piece is hashed into the ids above the list; different pieces may share an id.
 * A chat message costs ``<start> role <newline> ... <end>``, the whole prompt ends with ``<start> assistant <newline>``;
   presets can ask for more. The history of a conversation is therefore a prefix of its next prompt.
@@ -19,11 +20,15 @@ from simulator.vocabulary import WORDS
 VOCABULARY = 32_000
 PIECE_CHARACTERS = 12
 START, END, NEWLINE, PADDING = 0, 1, 2, 3
+REASONING_END = 9
 ROLES = {"system": 4, "developer": 5, "user": 6, "assistant": 7, "tool": 8}
 FIRST_WORD = 100
 FIRST_HASHED = FIRST_WORD + len(WORDS)
 
 _ID_OF = {word: FIRST_WORD + place for place, word in enumerate(WORDS)}
+_CALL = re.compile(r"<call:[^\s<>]+>")
+_NOT_IN_CALL = re.compile(r"[\s<>]")
+_SPACED = re.compile(r"\s*\S+")
 _BY_NUMBER = re.compile(r"tok(0|[1-9]\d{0,4})")
 
 
@@ -34,9 +39,28 @@ def _piece_id(piece: str) -> int:
     return FIRST_HASHED + zlib.crc32(piece.encode()) % (VOCABULARY - FIRST_HASHED)
 
 
+def _cut(word: str) -> list[str]:
+    if _CALL.fullmatch(word):
+        return [word]
+    return [word[start : start + PIECE_CHARACTERS] for start in range(0, len(word), PIECE_CHARACTERS)]
+
+
 def _word_ids(word: str) -> list[int]:
-    pieces = [word[start : start + PIECE_CHARACTERS] for start in range(0, len(word), PIECE_CHARACTERS)]
-    return [_ID_OF.get(piece) or _piece_id(piece) for piece in pieces]
+    return [_ID_OF.get(piece) or _piece_id(piece) for piece in _cut(word)]
+
+
+def pieces(text: str) -> list[str]:
+    """``text`` cut into what each of ``encode(text)`` stands for, with the white space before it."""
+    cut: list[str] = []
+    for spaced in _SPACED.findall(text):
+        first, *others = _cut(spaced.lstrip())
+        cut += [spaced[: len(spaced) - len(spaced.lstrip())] + first, *others]
+    return cut
+
+
+def call_word(name: str) -> str:
+    """What a tool call begins with in a prompt and in an answer."""
+    return f"<call:{_NOT_IN_CALL.sub('_', name)}>"
 
 
 def encode(text: str) -> list[int]:

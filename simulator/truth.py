@@ -3,6 +3,7 @@
 All moments are seconds of CLOCK_MONOTONIC (``time.perf_counter`` on Linux, in every process of the machine), taken
 right after the write to the socket. A client can have the bytes a little earlier than that, but never before the same
 write began, which ``*_begun_s`` tells. ``planned_*`` are the moments at which the engine's virtual clock wanted them.
+First and last token are those that a chunk shows: a special token that ends reasoning or a tool call is counted only.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ class Row(msgspec.Struct, gc=False):
     queue_wait_s: float | None = None  # arrival until the first step that worked on it
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
-    output_tokens: int = 0  # written
-    chunks: int = 0  # written, with at least one token
+    output_tokens: int = 0  # written, and special ones that no chunk shows
+    reasoning_tokens: int | None = None  # of a complete answer, where the server looks for reasoning
+    tool_calls: int | None = None  # of a complete answer
+    malformed_calls: int | None = None  # of these, with arguments that are no JSON
+    chunks: int = 0  # written, that show at least one token
     http_status: int | None = None
-    ended: str | None = None  # length, stop, client-left, rejected, or the kind of the failure that hit it
+    ended: str | None = None  # its finish reason, client-left, rejected, or the kind of the failure that hit it
     buffered: bool = False  # the client read too slowly once: stamps are of handing over, not of sending
     token_s: array[float] | None = None  # with --truth tokens
 

@@ -126,7 +126,7 @@ def test_the_second_turn_reports_its_cached_tokens(steady: Simulator) -> None:
 
 
 def test_text_parts_tools_and_tool_calls_are_understood(steady: Simulator) -> None:
-    """Their JSON counts as text, so that agent traffic has a prompt of a plausible length."""
+    """Tools count as their JSON, at the head; a call as one token and its arguments, as the model wrote it."""
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     messages = [
         {"role": "user", "content": [{"type": "text", "text": "look at"}, {"type": "text", "text": "this"}]},
@@ -134,7 +134,7 @@ def test_text_parts_tools_and_tool_calls_are_understood(steady: Simulator) -> No
         {"role": "tool", "tool_call_id": "c1", "content": "nothing there"},
     ]
     tools = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
-    expected = [("system", json.dumps(tools)), ("user", "look at\nthis"), ("assistant", " " + json.dumps([call]))]
+    expected = [("system", json.dumps(tools)), ("user", "look at\nthis"), ("assistant", "<call:look> {}")]
     expected.append(("tool", "nothing there"))
     status, _, raw = steady.call("POST", CHAT, {"messages": messages, "tools": tools, "max_tokens": 1})
     assert status == 200, raw
