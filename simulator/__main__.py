@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 import uvloop
+import yaml
 
 from simulator.faults import parse_fault
 from simulator.server import Server
@@ -50,6 +51,13 @@ def _arguments() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="the first request takes so much longer (without a value: what the preset says)",
     )
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="replaces any key of the preset, the value in YAML: salt=ignored, reasoning={median: 50}; may be repeated",
+    )
     add("--no-stall", action="store_true", help="leave out the stall of the preset")
     add(
         "--fault",
@@ -69,7 +77,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 def _changes(given: argparse.Namespace) -> dict[str, Any]:
-    """The keys of the preset that the command line replaces."""
+    """The keys of the preset that the command line replaces; ``ValueError`` for what is no key and value."""
     asked = ("model", "role_chunk", "tokens_per_chunk", "max_num_seqs")
     changes = {key: getattr(given, key) for key in asked if getattr(given, key) is not None}
     if given.no_usage:
@@ -84,7 +92,17 @@ def _changes(given: argparse.Namespace) -> dict[str, Any]:
             changes["cold_start_s"] = given.cold_start
     if given.fault:
         changes["faults"] = tuple(parse_fault(text) for text in given.fault)
-    return changes
+    return {**changes, **dict(map(_setting, given.set))}
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    try:
+        if equals:
+            return key, yaml.safe_load(value)
+    except yaml.YAMLError:
+        pass
+    raise ValueError(f"--set {text}: KEY=VALUE is wanted, the value in YAML")
 
 
 def _api_key(name: str | None) -> str | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 from simulator.vocabulary import WORDS
 
@@ -76,6 +77,12 @@ def encode(text: str) -> list[int]:
     return ids
 
 
+@lru_cache(maxsize=1024)
+def _message_ids(text: str) -> tuple[int, ...]:
+    """Ids of a message, kept because a conversation comes again with every turn."""
+    return tuple(encode(text))
+
+
 def word(token: int) -> str:
     """The word of one token id, ``tokN`` where there is none."""
     place = token - FIRST_WORD
@@ -97,7 +104,7 @@ def encode_chat(
     ids = [PADDING] * (constant_tokens - 3)
     for role, text in messages:
         ids += [PADDING] * (message_tokens - 4)
-        ids += [START, ROLES.get(role, ROLES["user"]), NEWLINE, *encode(text), END]
+        ids += [START, ROLES.get(role, ROLES["user"]), NEWLINE, *_message_ids(text), END]
     if answer_follows:
         ids += [START, ROLES["assistant"], NEWLINE]
     return ids

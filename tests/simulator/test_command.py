@@ -40,6 +40,10 @@ def test_a_signal_ends_it_cleanly_in_the_middle_of_a_stream(start: Callable[...,
         (("--api-key-env", "NO_SUCH_VARIABLE"), "NO_SUCH_VARIABLE"),
         (("--cold-start",), "cold_start_s"),
         (("--speed", "0"), "greater than 0"),
+        (("--set", "salt"), "--set salt: KEY=VALUE is wanted"),
+        (("--set", "salt=[broken"), "--set salt=[broken: KEY=VALUE is wanted"),
+        (("--set", "salt=sometimes"), "sometimes"),
+        (("--set", "colour=red"), "colour"),
     ],
 )
 def test_a_mistake_is_told_and_ends_with_2(arguments: tuple[str, ...], message: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,13 +26,6 @@ def cached(simulator: Simulator, body: dict[str, Any], path: str = CHAT) -> int:
     told: int = json.loads(raw)["usage"]["prompt_tokens_details"]["cached_tokens"]
     assert simulator.truth()[-1]["cached_tokens"] == told
     return told
-
-
-def with_keys(tmp_path: Path, preset: str, **keys: str) -> str:
-    """A copy of a preset with further keys."""
-    path = tmp_path / "own.yaml"
-    path.write_text(Path(preset).read_text() + "\n" + "".join(f"{key}: {value}\n" for key, value in keys.items()))
-    return str(path)
 
 
 def test_only_equal_salts_share_blocks(start: Callable[..., Any]) -> None:
@@ -63,16 +55,15 @@ def test_a_salt_that_is_no_salt_is_a_400(steady: Simulator, salt: Any) -> None:
         assert (status, error["code"], error["type"], error["param"]) == (400, 400, "BadRequestError", "cache_salt")
 
 
-def test_a_server_can_ignore_the_salt(steady_preset: str, tmp_path: Path) -> None:
+def test_a_server_can_ignore_the_salt(start: Callable[..., Any]) -> None:
     """As llama.cpp does, which takes even an empty one."""
-    with running_simulator("--preset", with_keys(tmp_path, steady_preset, salt="ignored")) as simulator:
+    with start("--set", "salt=ignored") as simulator:
         assert [cached(simulator, long_ask("same", cache_salt=salt)) for salt in ("A", "B", "")] == [0, 96, 96]
 
 
-def test_cached_tokens_can_be_kept_from_the_client(steady_preset: str, tmp_path: Path) -> None:
+def test_cached_tokens_can_be_kept_from_the_client(start: Callable[..., Any]) -> None:
     """A vLLM without --enable-prompt-tokens-details: no details, streamed or not, while the cache works."""
-    preset = with_keys(tmp_path, steady_preset, report_cached_tokens="false")
-    with running_simulator("--preset", preset) as simulator:
+    with start("--set", "report_cached_tokens=false") as simulator:
         for _ in range(2):
             assert "prompt_tokens_details" not in json.loads(simulator.call("POST", CHAT, long_ask("w"))[2])["usage"]
         body = {**long_ask("w"), "stream": True, "stream_options": {"include_usage": True}}
@@ -81,9 +72,9 @@ def test_cached_tokens_can_be_kept_from_the_client(steady_preset: str, tmp_path:
         assert [row["cached_tokens"] for row in simulator.truth()] == [0, 96, 96]
 
 
-def test_metrics_can_be_left_out(steady_preset: str, tmp_path: Path) -> None:
+def test_metrics_can_be_left_out(start: Callable[..., Any]) -> None:
     """404 with the body vLLM's web framework gives."""
-    with running_simulator("--preset", with_keys(tmp_path, steady_preset, metrics="false")) as simulator:
+    with start("--set", "metrics=false") as simulator:
         assert simulator.call("GET", "/metrics")[::2] == (404, b'{"detail":"Not Found"}')
         assert simulator.call("GET", "/health")[0] == 200
 

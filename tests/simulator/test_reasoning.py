@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +15,10 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"prope
 
 
 @pytest.fixture(scope="module")
-def thinker(steady_preset: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
+def thinker(steady_preset: str) -> Iterator[Simulator]:
     """A model that thinks for 1,000 tokens unless it is told a budget."""
-    path = tmp_path_factory.mktemp("presets") / "thinker.yaml"
-    path.write_text(Path(steady_preset).read_text() + "reasoning: {median: 1000, sigma: 0}\nparallel_call_share: 0\n")
-    with running_simulator("--preset", str(path), "--truth", "tokens", "--speed", "10") as simulator:
+    keys = ("--set", "reasoning={median: 1000, sigma: 0}", "--set", "parallel_call_share=0")
+    with running_simulator("--preset", steady_preset, "--truth", "tokens", "--speed", "10", *keys) as simulator:
         yield simulator
 
 
@@ -111,13 +109,10 @@ def test_reasoning_is_not_part_of_the_next_prompt(thinker: Simulator) -> None:
     assert counts[0] == counts[1] == 3 * (4 + 1) + 3
 
 
-def test_the_field_can_have_the_name_of_other_servers(
-    steady_preset: str, tmp_path: Path, start: Callable[..., Any]
-) -> None:
+def test_the_field_can_have_the_name_of_other_servers(start: Callable[..., Any]) -> None:
     """``reasoning_content``; and where a preset has no reasoning, no usage speaks of it."""
-    path = tmp_path / "own.yaml"
-    path.write_text(Path(steady_preset).read_text() + "reasoning: {}\nreasoning_field: reasoning_content\n")
-    with running_simulator("--preset", str(path), "--speed", "10") as simulator:
+    keys = ("--set", "reasoning={}", "--set", "reasoning_field=reasoning_content")
+    with start("--speed", "10", *keys) as simulator:
         chunks = stream(simulator, 16, thinking_token_budget=6)
         assert text(chunks, "reasoning") == ""
         assert len(text(chunks, "reasoning_content").split()) == 5

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from sim_process import STEADY
 
 from simulator.faults import Fault, FaultPlan, Kind, parse_fault
-from simulator.settings import load_settings
+from simulator.settings import Settings, load_settings
 
 
 def load(tmp_path: Path, text: str) -> object:
@@ -27,6 +28,13 @@ def load(tmp_path: Path, text: str) -> object:
         ("role_chunk: sometimes", "sometimes"),
         ("cold_start: true", "cold_start needs cold_start_s"),
         ("faults: [{kind: explode}]", "explode"),
+        ("prefix_cache: sometimes", "sometimes"),
+        ("salt: wanted", "wanted"),
+        ("drift: {until_s: 0, factor: 1.1}", "until_s"),
+        ("tool_call_share: 1.5", "tool_call_share is a share from 0 to 1, got 1.5"),
+        ("malformed_call_share: -1", "malformed_call_share"),
+        ("reasoning_field: thoughts", "thoughts"),
+        ("reasoning: {mean: 5}", "mean"),
         ("faults: [{kind: reset, rate: 7}]", "rate"),
     ],
 )
@@ -41,6 +49,30 @@ def test_an_unknown_preset_names_the_known_ones() -> None:
     """So that a typing mistake is mended at once."""
     with pytest.raises(ValueError, match=r"no preset 'dmo'; known: .*, demo, .*"):
         load_settings("dmo")
+
+
+@pytest.mark.parametrize(
+    ("value", "says_on", "inert"),
+    [
+        *((value, True, False) for value in ("true", "on", "'on'")),
+        *((value, False, False) for value in ("false", "off", "'off'")),
+        ("inert", True, True),
+    ],
+)
+def test_the_cache_is_on_off_or_inert(tmp_path: Path, value: str, says_on: bool, inert: bool) -> None:
+    """YAML reads a bare on and off as true and false; both forms mean the same."""
+    settings = load(tmp_path, f"{STEADY}\nprefix_cache: {value}\n")
+    assert isinstance(settings, Settings)
+    assert settings.caches_prefixes is says_on
+    engine = settings.engine()
+    assert (engine.prefix_cache, engine.inert_cache) == (says_on, inert)
+
+
+def test_the_presets_without_a_working_cache_are_the_demo_in_all_else() -> None:
+    """Only then does a comparison with the demo say something about the cache."""
+    demo = msgspec.structs.asdict(load_settings("demo"))
+    for name, value in (("cache-off", False), ("cache-inert", "inert")):
+        assert msgspec.structs.asdict(load_settings(name)) == {**demo, "prefix_cache": value}
 
 
 def test_fault_options_are_read() -> None:

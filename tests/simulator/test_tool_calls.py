@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,25 +60,15 @@ class Assembled:
         return [json.loads(call["arguments"]) for _, call in sorted(self.calls.items())]
 
 
+ALWAYS = ("--speed", "10", "--set", "tool_call_share=1")
+ONE, SEVERAL = ("--set", "parallel_call_share=0"), ("--set", "parallel_call_share=1")
+
+
 @pytest.fixture(scope="module")
-def caller(steady_preset: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
+def caller(steady_preset: str) -> Iterator[Simulator]:
     """A model that always calls, one function at a time."""
-    path = tmp_path_factory.mktemp("presets") / "caller.yaml"
-    path.write_text(Path(steady_preset).read_text() + "tool_call_share: 1\nparallel_call_share: 0\n")
-    with running_simulator("--preset", str(path), "--truth", "tokens", "--speed", "10") as simulator:
+    with running_simulator("--preset", steady_preset, "--truth", "tokens", *ALWAYS, *ONE) as simulator:
         yield simulator
-
-
-@pytest.fixture
-def start_with(steady_preset: str, tmp_path: Path) -> Callable[..., Any]:
-    """A server with further keys in its preset."""
-
-    def starter(keys: str, *arguments: str) -> Any:
-        path = tmp_path / "own.yaml"
-        path.write_text(Path(steady_preset).read_text() + keys + "\n")
-        return running_simulator("--preset", str(path), "--speed", "10", *arguments)
-
-    return starter
 
 
 @pytest.mark.parametrize(
@@ -187,9 +176,9 @@ def test_the_next_prompt_begins_with_prompt_and_call(caller: Simulator) -> None:
     assert second.usage["prompt_tokens"] == computed + 1 + (4 + 20) + 3
 
 
-def test_several_calls_at_once(start_with: Callable[..., Any]) -> None:
+def test_several_calls_at_once(start: Callable[..., Any]) -> None:
     """Two or three, with indexes from 0 on and ids of their own, one after the other; not where the request forbids."""
-    with start_with("tool_call_share: 1\nparallel_call_share: 1") as simulator:
+    with start(*ALWAYS, *SEVERAL) as simulator:
         got = Assembled(stream(simulator, tool_ask("auto")))
         assert list(got.calls) in ([0, 1], [0, 1, 2])
         assert len({call["id"] for call in got.calls.values()}) == len(got.calls)
@@ -200,9 +189,9 @@ def test_several_calls_at_once(start_with: Callable[..., Any]) -> None:
             assert list(Assembled(stream(simulator, body)).calls) == [0]
 
 
-def test_malformed_arguments(start_with: Callable[..., Any]) -> None:
+def test_malformed_arguments(start: Callable[..., Any]) -> None:
     """They are cut off, yet the answer ends as with any call; the server's record counts them."""
-    with start_with("tool_call_share: 1\nparallel_call_share: 0\nmalformed_call_share: 1") as simulator:
+    with start(*ALWAYS, *ONE, "--set", "malformed_call_share=1") as simulator:
         got = Assembled(stream(simulator, tool_ask("auto")))
         with pytest.raises(json.JSONDecodeError):
             assert got.arguments
@@ -210,9 +199,9 @@ def test_malformed_arguments(start_with: Callable[..., Any]) -> None:
         assert simulator.truth()[-1]["malformed_calls"] == 1
 
 
-def test_fragments_can_be_several_tokens_long(start_with: Callable[..., Any]) -> None:
+def test_fragments_can_be_several_tokens_long(start: Callable[..., Any]) -> None:
     """vLLM's stream interval: name and arguments can then share a chunk, and the text is the same."""
-    with start_with("tool_call_share: 1") as one, start_with("tool_call_share: 1", "--tokens-per-chunk", "4") as four:
+    with start(*ALWAYS) as one, start(*ALWAYS, "--tokens-per-chunk", "4") as four:
         single, grouped = stream(one, tool_ask("auto")), stream(four, tool_ask("auto"))
         assert Assembled(grouped).calls == Assembled(single).calls
         assert len(grouped) < len(single)
