@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
+
+import msgspec
 
 from simulator.tokenizer import FIRST_WORD
 from simulator.vocabulary import WORDS
@@ -23,7 +24,7 @@ def framed(event: bytes) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
+    return msgspec.json.encode(value)
 
 
 def _event(value: Any) -> bytes:
@@ -68,7 +69,7 @@ class Chunks:
         self._running = running  # usage on every chunk
         kind = "chat.completion.chunk" if api == "chat" else "text_completion"
         self._identity = {"id": request_id, "object": kind, "created": created, "model": model}
-        start = json.dumps(self._identity, separators=(",", ":"))[:-1]
+        start = _json(self._identity).decode()[:-1]
         self._choice = f'data: {start},"choices":[{{"index":0,'.encode()
         self._before = self._choice + (b'"delta":{"content":"' if api == "chat" else b'"text":"')
         self._after = (b'"}' if api == "chat" else b'"') + b',"logprobs":null,"finish_reason":null}]}\n\n'
