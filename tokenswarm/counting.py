@@ -6,19 +6,22 @@ In order of preference: a tokenizer named in the scenario, the server's own ``/t
 
 from __future__ import annotations
 
+import copy
+import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from tokenswarm.errors import InputError, TargetError
 
-Prompt = str | list[dict[str, str]]  # text of a completion, or the messages of a chat
+Prompt = str | list[dict[str, Any]]  # text of a completion, or the messages of a chat
 Post = Callable[[str, dict[str, Any]], Any]
 """``post(url, body)`` sends JSON and returns the JSON of a 200 answer; raises ``TargetError`` for everything else."""
 
 _TEMPLATE_KEYS = ("chat_template_kwargs", "chat_template", "tools", "documents")  # of a request, seen by its template
+_CHARACTERS_A_TOKEN = 4  # of JSON, roughly
 _PROBE: Prompt = [{"role": "user", "content": "The"}]
 
 
@@ -35,6 +38,10 @@ class Server:
 
     def template_fields(self) -> dict[str, Any]:
         return {key: self.request[key] for key in _TEMPLATE_KEYS if key in self.request}
+
+    def with_fields(self, fields: dict[str, Any]) -> Server:
+        """For requests that have ``fields`` too; the scenario's own come last and win."""
+        return replace(self, request={**fields, **self.request})
 
 
 class Counting(Protocol):
@@ -62,6 +69,9 @@ class Counting(Protocol):
 
     def vocabulary(self) -> list[int]:
         """All ordinary token ids where they are known, else an empty list."""
+
+    def with_fields(self, fields: dict[str, Any]) -> Counting:
+        """The same way of counting for requests that have ``fields`` (``tools``, ``tool_choice``) too."""
 
 
 class _NoIds:
@@ -118,6 +128,11 @@ class LocalTokenizer:
         special = set(self._tokenizer.all_special_ids) | set(self._tokenizer.added_tokens_decoder)
         return sorted(set(self._tokenizer.get_vocab().values()) - special)
 
+    def with_fields(self, fields: dict[str, Any]) -> LocalTokenizer:
+        other = copy.copy(self)
+        other._template = {key: fields[key] for key in _TEMPLATE_KEYS if key in fields} | self._template
+        return other
+
 
 def _load_tokenizer(name: str) -> Any:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads and Locust's --processes do not mix
@@ -149,6 +164,17 @@ class UsageCounting(_NoIds):
         self._extra = {key: value for key, value in server.request.items() if key not in streaming}
 
     def count(self, prompt: Prompt) -> int:
+        tokens = self.told(prompt)
+        if tokens is None:
+            url = self._server.completions if isinstance(prompt, str) else self._server.chat
+            raise TargetError(f"{url}: the answer has no usage.prompt_tokens")
+        return tokens
+
+    def told(self, prompt: Prompt) -> int | None:
+        """What the usage of a request for one token says; None where it says nothing.
+
+        Raises ``TargetError`` where the server does not take the request.
+        """
         url, content = self._server.chat, "messages"
         if isinstance(prompt, str):
             url, content = self._server.completions, "prompt"
@@ -156,9 +182,10 @@ class UsageCounting(_NoIds):
         answer = self._server.post(url, {**body, **self._extra})
         usage = answer.get("usage") if isinstance(answer, dict) else None
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-        if not isinstance(tokens, int) or tokens < 1:
-            raise TargetError(f"{url}: the answer has no usage.prompt_tokens")
-        return tokens
+        return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+    def with_fields(self, fields: dict[str, Any]) -> UsageCounting:
+        return UsageCounting(self._server.with_fields(fields))
 
 
 class VllmTokenize:
@@ -196,6 +223,9 @@ class VllmTokenize:
 
     def vocabulary(self) -> list[int]:
         return []
+
+    def with_fields(self, fields: dict[str, Any]) -> VllmTokenize:
+        return type(self)(self._server.with_fields(fields))
 
 
 class SglangTokenize(VllmTokenize):
@@ -235,9 +265,11 @@ class LlamaCppTokenize:
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         return self._tokens(prompt if isinstance(prompt, str) else self._rendered(prompt), add_special=True)
 
-    def _rendered(self, messages: list[dict[str, str]]) -> str:
+    def _rendered(self, messages: list[dict[str, Any]]) -> str:
         url = self._server.root + "/apply-template"
-        answer = self._server.post(url, {"messages": messages, **self._server.template_fields()})
+        request = self._server.request
+        choice = {"tool_choice": request["tool_choice"]} if "tool_choice" in request else {}  # none leaves tools out
+        answer = self._server.post(url, {"messages": messages, **self._server.template_fields(), **choice})
         if not isinstance(answer, dict) or not isinstance(answer.get("prompt"), str):
             raise TargetError(f"{url}: the answer has no prompt")
         return str(answer["prompt"])
@@ -251,6 +283,9 @@ class LlamaCppTokenize:
     def vocabulary(self) -> list[int]:
         return []
 
+    def with_fields(self, fields: dict[str, Any]) -> LlamaCppTokenize:
+        return LlamaCppTokenize(self._server.with_fields(fields))
+
 
 class Approximate(_NoIds):
     """No server to ask: a plain English word is about one token, a chat message about four more."""
@@ -258,10 +293,17 @@ class Approximate(_NoIds):
     source = "approximate"
     cheap = True
 
+    def __init__(self, tools_tokens: int = 0) -> None:
+        self._tools_tokens = tools_tokens
+
     def count(self, prompt: Prompt) -> int:
         if isinstance(prompt, str):
             return len(prompt.split())
-        return 3 + sum(4 + len(message["content"].split()) for message in prompt)
+        return 3 + self._tools_tokens + sum(4 + len(message["content"].split()) for message in prompt)
+
+    def with_fields(self, fields: dict[str, Any]) -> Approximate:
+        tools = fields.get("tools")
+        return Approximate(len(json.dumps(tools)) // _CHARACTERS_A_TOKEN if tools else 0)
 
 
 def _id_list(answer: Any) -> list[int] | None:

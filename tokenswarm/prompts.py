@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from random import Random
 
-from tokenswarm.counting import Server
+from tokenswarm.agent_files import AgentFiles
+from tokenswarm.agent_survey import MOST_OPENINGS, first_prompt, sample, with_nonce, with_openings
+from tokenswarm.counting import Approximate, Prompt, Server, find_counting
 from tokenswarm.errors import InputError
 from tokenswarm.promptfile import Conversation, read_prompts
-from tokenswarm.scenario import ChatTraffic, Scenario
-from tokenswarm.survey import survey
-from tokenswarm.tokens import TokenCounter
+from tokenswarm.scenario import AgenticTraffic, ChatTraffic, Scenario
+from tokenswarm.survey import survey_with
+from tokenswarm.tokens import PARAGRAPH, TokenCounter
 
 
 def session_rng(seed: int, level: int | None, phase: str, ticket: int, run: str = "") -> Random:
@@ -63,8 +65,12 @@ class Material:
 
     @property
     def system_tokens(self) -> int | None:
-        """Tokens that prompts with this class' system prompt begin with; None without one."""
-        return None if self.system is None else self.counter.system_overheads[self.system] - self.counter.overhead
+        """Tokens that prompts with this class' system prompt begin with, never too many; None without one."""
+        if self.system is None:
+            return None
+        counter = self.counter
+        measured = counter.system_prefixes.get(self.system)
+        return counter.system_overheads[self.system] - counter.overhead if measured is None else measured
 
     def shortage(self, sessions: int) -> str | None:
         """One line where the file has fewer conversations than ``sessions`` of this class would need."""
@@ -85,14 +91,42 @@ class Material:
         return make(rng, tokens), overhead + tokens
 
 
-def survey_scenario(scenario: Scenario, server: Server) -> TokenCounter:
-    """What ``Material`` needs to know about the server for all classes of ``scenario``."""
-    chats = [traffic for traffic in scenario.traffic if isinstance(traffic, ChatTraffic)]
+def survey_scenario(scenario: Scenario, server: Server, kind: str | None = None) -> TokenCounter:
+    """What the materials need to know about the server, for all classes of ``scenario`` that are of ``kind``.
+
+    Raises ``TargetError`` where the server does not take the tools of a class, ``InputError`` where a file is wrong.
+    """
+    played = [traffic for traffic in scenario.traffic if kind in (None, traffic.kind)]
+    chats = [traffic for traffic in played if isinstance(traffic, ChatTraffic)]
+    agents = [(traffic.name, AgentFiles(traffic)) for traffic in played if isinstance(traffic, AgenticTraffic)]
     generated = [traffic for traffic in chats if isinstance(traffic.prompts, str)]
-    return survey(
-        server,
+    counting, note = find_counting(server, scenario.target.api, scenario.target.tokenizer)
+    counter = survey_with(
+        counting,
+        note,
         api=scenario.target.api,
-        tokenizer=scenario.target.tokenizer,
         systems=[traffic.system_prompt for traffic in generated if traffic.system_prompt is not None],
         random=any(traffic.prompts == "random_ids" for traffic in generated),
     )
+    if counter.source != counting.source:
+        counting = Approximate()
+    for name, files in agents:
+        counter = with_openings(server, counting, counter, name, files.openings)
+    if scenario.prefix_cache is None:
+        return counter
+    firsts = [(counting, prompt) for prompt in _first_prompts(generated, counter, scenario.target.api)]
+    for _, files in agents:
+        firsts += [
+            (counting.with_fields(opening.offer), sample(opening, counter))
+            for opening in files.openings[:MOST_OPENINGS]
+        ]
+    return with_nonce(counter, firsts)
+
+
+def _first_prompts(chats: list[ChatTraffic], counter: TokenCounter, api: str) -> list[Prompt]:
+    """A short first prompt with each system prompt of ``chats``, or without one."""
+    head = counter.heads[0]
+    systems = dict.fromkeys(traffic.system_prompt for traffic in chats)
+    if api == "completions":
+        return [f"{system}{PARAGRAPH}{head}" if system else head for system in systems]
+    return [first_prompt(system, head) for system in systems]

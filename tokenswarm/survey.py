@@ -171,6 +171,16 @@ def survey(
     Never raises because a server cannot count: then ``source`` is ``approximate`` and ``note`` says why.
     """
     counting, note = find_counting(server, api, tokenizer)
+    return survey_with(counting, note, api=api, systems=systems, random=random)
+
+
+def survey_with(
+    counting: Counting, note: str, *, api: str = "chat", systems: Iterable[str] = (), random: bool = False
+) -> TokenCounter:
+    """The same with a way to count that was found already; ``note`` says why it is no better one.
+
+    The result's ``source`` is ``approximate`` where the server refused a question in the middle.
+    """
     texts = list(dict.fromkeys(systems))
     try:
         return _surveyed(_Survey(counting, api), texts, random, note)
@@ -211,17 +221,24 @@ def _overheads(asked: _Survey, systems: list[str]) -> dict[str, object]:
     return {
         "pair_overhead": asked.count(*texts) - asked.base - len(texts) + 1,
         "system_overheads": {text: asked.count(head, system=text) - 1 for text in systems},
-        "template_prefix": _template_prefix(asked),
+        "template_prefix": _shared_tokens(asked, None),
+        "system_prefixes": {text: _shared_tokens(asked, text) for text in systems},
     }
 
 
-def _template_prefix(asked: _Survey) -> int | None:
-    """Tokens that two prompts with nothing in common still begin with."""
-    pair = [asked.counting.prompt_ids(asked.prompt(head)) for head in asked.heads[:2]]
-    if len(pair) < 2 or pair[0] is None or pair[1] is None:
+def _shared_tokens(asked: _Survey, system: str | None) -> int | None:
+    """Tokens that two prompts with nothing in common but ``system`` begin with."""
+    pair = [asked.prompt(head, system=system) for head in asked.heads[:2]]
+    asked.calls += 2
+    return None if len(pair) < 2 else first_difference(asked.counting, *pair)
+
+
+def first_difference(counting: Counting, one: Prompt, other: Prompt) -> int | None:
+    """How many tokens the two begin with alike; None where their ids cannot be had."""
+    ids, others = counting.prompt_ids(one), counting.prompt_ids(other)
+    if ids is None or others is None:
         return None
-    differences = (place for place, (one, other) in enumerate(zip(*pair, strict=False)) if one != other)
-    return next(differences, None)
+    return next((at for at, pair in enumerate(zip(ids, others, strict=False)) if pair[0] != pair[1]), None)
 
 
 def _checked(asked: _Survey, counter: TokenCounter) -> TokenCounter:

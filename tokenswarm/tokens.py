@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,18 @@ _FREQUENT_SHARE = 0.4  # of the words of English prose, roughly
 _NONCE_WORDS = 12  # of some hundreds: two nonces are never equal
 _ENOUGH_WORDS = 64  # with fewer one-token words, longer ones are mixed in
 _SENTENCE_WORDS = (6, 15)  # shortest and longest, in words
+
+
+class OpeningCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the first prompt of an agent's job costs beside the text that is generated for it, in tokens.
+
+    ``shared``: what two prompts with the same system prompt and different tasks begin with, template and tools
+    included. ``common``: the same of two prompts with system prompts of their own. Never too large; None where unknown.
+    """
+
+    overhead: int
+    shared: int | None = None
+    common: int | None = None
 
 
 class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
@@ -35,8 +47,10 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     overhead: int = 0  # what the chat template adds to a one-message prompt (for a completion: a start token)
     pair_overhead: int = 0  # what it adds for one answer and one further message
     system_overheads: dict[str, int] = {}  # text of a system prompt -> overhead with it
+    system_prefixes: dict[str, int | None] = {}  # text of a system prompt -> tokens that prompts with it begin with
+    openings: dict[str, list[OpeningCosts]] = {}  # name of an agentic class -> each of its openings
     template_prefix: int | None = None  # tokens that every prompt without a system prompt begins with: no reuse of ours
-    nonce_tokens: int = 0  # what a nonce adds to a prompt
+    nonce_tokens: int = 0  # what a nonce adds to a prompt; measured where a scenario needs one
     heads: list[str] = []
     words: list[str] = []  # one token each behind a space, the most frequent first
     longer: list[tuple[str, int]] = []  # words of 2 or 3 tokens, used where one-token words are few
@@ -48,14 +62,19 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         """Tokens around a one-message prompt, system prompt included. ``KeyError`` if that text was not surveyed."""
         return self.overhead if system is None else self.system_overheads[system]
 
-    def make_text(self, rng: Random, tokens: int) -> str:
-        """Sentences of exactly ``tokens`` tokens (at least 1)."""
+    def make_text(self, rng: Random, tokens: int, *, stop: bool = True) -> str:
+        """Sentences of exactly ``tokens`` tokens (at least 1).
+
+        ``stop=False``: no full stop at the end, which could melt into what a chat template puts behind it.
+        """
         head = _one_of(self.heads, rng)
         if len(self.words) < _ENOUGH_WORDS and self.longer:
             return head + self._mixed(rng, tokens - 1)
         parts = rng.choices(self._population, k=tokens - 1)
         if self.capitals:
             self._punctuate(parts, rng)
+            if not stop and parts and parts[-1] == ".":
+                parts[-1] = self._population[0]
         return head + "".join(parts)
 
     def make_nonce(self, rng: Random) -> str:
@@ -110,6 +129,13 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     @cached_property
     def _starts(self) -> list[str]:
         return [" " + word for word in self.capitals]
+
+
+def behind_nonce(nonce: str, prompt: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """The prompt with ``nonce`` at its very head."""
+    if isinstance(prompt, str):
+        return nonce + prompt
+    return [{**prompt[0], "content": f"{nonce}{prompt[0]['content']}"}, *prompt[1:]]
 
 
 def _one_of(items: list[Item], rng: Random) -> Item:

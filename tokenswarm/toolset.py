@@ -1,0 +1,224 @@
+"""The tools that an agent may call: definitions read from a file, and calls judged by them."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from tokenswarm.errors import InputError, ScenarioError
+from tokenswarm.toolcalls import ToolCall
+from tokenswarm.wanted import did_you_mean
+from tokenswarm.yaml_source import Path as Place
+from tokenswarm.yaml_source import Problem, YamlSource, read_yaml
+
+CHOICES = ("auto", "none", "required")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DEFINITION = "{type: function, function: {name: …, parameters: {…}}} is wanted"
+_LONGEST_VALUE = 60  # characters shown of a wrong value
+_LONGEST_COMPLAINT = 200  # characters of what a schema's check says
+
+
+class Tool:
+    """One definition, as it is sent, and the check of arguments by its JSON schema (draft 2020-12)."""
+
+    def __init__(self, definition: dict[str, Any]) -> None:
+        self.definition = definition
+        self.name: str = definition["function"]["name"]
+        self.schema: dict[str, Any] = definition["function"].get("parameters") or {"type": "object"}
+
+    @cached_property
+    def _validator(self) -> Draft202012Validator:
+        return Draft202012Validator(self.schema, registry=Registry())  # an empty registry: no reference is fetched
+
+    def complaint(self, arguments: dict[str, Any]) -> str | None:
+        """Where and why ``arguments`` do not fit the schema; None where they do."""
+        try:
+            error: ValidationError | None = best_match(self._validator.iter_errors(arguments))
+        except Unresolvable as unresolvable:
+            return f"$: {unresolvable}"
+        return None if error is None else f"{error.json_path}: {_short(error.message, _LONGEST_COMPLAINT)}"
+
+
+class Judged(NamedTuple):
+    """``arguments`` are those of a good call; of any other one, ``problem`` is the text that the model gets back."""
+
+    arguments: dict[str, Any] | None
+    problem: str | None
+
+
+class ToolSet:
+    """The tools of one agent, in the order of their definitions."""
+
+    def __init__(self, definitions: list[dict[str, Any]], source: str) -> None:
+        """``source`` names the place in messages. Raises ``ScenarioError`` with every wrong definition."""
+        problems = [f"{source}: {problem}" for problem in map(_spelled, _problems(definitions))]
+        if problems:
+            raise ScenarioError(problems)
+        self.source = source
+        self.definitions = definitions
+        self.tools = {tool.name: tool for tool in map(Tool, definitions)}
+
+    @cached_property
+    def names(self) -> list[str]:
+        return list(self.tools)
+
+    def choice(self, wanted: str, owner: str) -> str | dict[str, Any]:
+        """``tool_choice`` in the API's form; ``owner`` is the traffic that wants it. Raises ``InputError``."""
+        if wanted in CHOICES:
+            return wanted
+        if wanted not in self.tools:
+            hint = did_you_mean(wanted, (*CHOICES, *self.names))
+            raise InputError(
+                f"traffic {owner!r}: tool_choice: value {wanted}: auto, none, required or the name of a tool of "
+                f"{self.source} ({', '.join(self.names)}) is wanted{hint}"
+            )
+        return {"type": "function", "function": {"name": wanted}}
+
+    def judge(self, call: ToolCall) -> Judged:
+        """What an agent framework makes of a call: it runs it, or tells the model what is wrong with it."""
+        tool = self.tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self.names)
+            return Judged(None, f"Error: there is no tool {call.name!r}. The tools are: {known}.")
+        arguments, problem = parsed_arguments(call)
+        if arguments is None:
+            return Judged(None, f"Error: the arguments of {call.name} {problem}. Call it again with a JSON object.")
+        complaint = tool.complaint(arguments)
+        if complaint is not None:
+            return Judged(None, f"Error: the arguments of {call.name} do not fit its parameters. {complaint}.")
+        return Judged(arguments, None)
+
+
+def parsed_arguments(call: ToolCall) -> tuple[dict[str, Any] | None, str | None]:
+    """The arguments as an object, or what is wrong with their text. No text at all stands for no arguments."""
+    if not call.arguments.strip():
+        return {}, None
+    try:
+        arguments = json.loads(call.arguments, parse_constant=_refuse_constant)
+    except ValueError as error:
+        return None, f"are not valid JSON: {error}"
+    except RecursionError:
+        return None, "are nested too deeply"
+    if not isinstance(arguments, dict):
+        return None, f"are a JSON {type(arguments).__name__}"
+    return arguments, None
+
+
+def _refuse_constant(name: str) -> None:
+    """Python reads NaN and Infinity, servers do not."""
+    raise ValueError(f"{name} is no JSON")
+
+
+def sendable_arguments(call: ToolCall) -> str:
+    """The arguments in a form that every server takes back in the history: the JSON text of an object.
+
+    Chat templates that write calls key by key parse the text, and servers refuse the request where that fails; so a
+    text that is no object goes back as the value of one.
+    """
+    arguments, _ = parsed_arguments(call)
+    if arguments is None:
+        return json.dumps({"malformed": call.arguments})
+    return call.arguments if call.arguments.strip() else "{}"
+
+
+def read_tools(path: str | Path) -> ToolSet:
+    """Tool definitions of a YAML or JSON file: a list in the OpenAI format.
+
+    Raises ``InputError`` where the file cannot be read, ``ScenarioError`` with a line for every mistake.
+    """
+    try:
+        text = Path(path).read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+    source = _source(text)
+    problems = source.problems or [Problem(source.line(place), place, wrong) for place, wrong in _problems(source.data)]
+    if problems:
+        raise ScenarioError([f"{path}:{problem}" for problem in problems])
+    return ToolSet(source.data, str(path))
+
+
+@cache
+def builtin_tools() -> ToolSet:
+    """The tools of an agent whose scenario names none."""
+    text = (files("tokenswarm") / "material" / "tools.yaml").read_text("utf-8")
+    return ToolSet(read_yaml(text).data, "the built-in tools")
+
+
+def _source(text: str) -> YamlSource:
+    """JSON is read as such, since YAML takes no tabs; anything else as YAML, with the lines of its values."""
+    try:
+        return YamlSource(data=json.loads(text))
+    except ValueError:
+        return read_yaml(text)
+
+
+def _problems(definitions: Any) -> list[tuple[Place, str]]:
+    """Every mistake with its place in the list."""
+    if not isinstance(definitions, list) or not definitions:
+        return [((), f"value {_shown(definitions)}: a list of tools is wanted; of each, {_DEFINITION}")]
+    found: list[tuple[Place, str]] = []
+    names: set[str] = set()
+    for index, definition in enumerate(definitions):
+        wrong = _problem(definition)
+        if wrong is None:
+            name = definition["function"]["name"]
+            wrong = (
+                (("function", "name"), f"value {name}: each tool needs a name of its own") if name in names else None
+            )
+            names.add(name)
+        if wrong is not None:
+            found.append(((index, *wrong[0]), wrong[1]))
+    return found
+
+
+def _problem(definition: Any) -> tuple[Place, str] | None:
+    """The first mistake in one definition."""
+    match definition:
+        case {"type": "function", "function": {"name": str(name), **function}}:
+            if not _NAME.fullmatch(name):
+                return ("function", "name"), f"value {_shown(name)}: 1 to 64 letters, digits, _ and - are wanted"
+            return _function_problem(function)
+        case {"type": "function", "function": dict()}:
+            return ("function",), "a name is wanted"
+        case _:
+            return (), f"value {_shown(definition)}: {_DEFINITION}"
+
+
+def _function_problem(function: dict[Any, Any]) -> tuple[Place, str] | None:
+    parameters = function.get("parameters")
+    if not isinstance(function.get("description", ""), str):
+        return ("function", "description"), f"value {_shown(function['description'])}: text is wanted"
+    if parameters is None:
+        return None
+    place = ("function", "parameters")
+    if not isinstance(parameters, dict) or parameters.get("type", "object") != "object":
+        return place, f"value {_shown(parameters)}: a JSON schema of type object is wanted"
+    try:
+        Draft202012Validator.check_schema(parameters)
+    except SchemaError as error:
+        return (*place, *error.absolute_path), f"no JSON schema: {_short(error.message, _LONGEST_COMPLAINT)}"
+    return None
+
+
+def _spelled(problem: tuple[Place, str]) -> str:
+    return str(Problem(1, *problem)).removeprefix("1: ")
+
+
+def _shown(value: Any) -> str:
+    return _short(
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str), _LONGEST_VALUE
+    )
+
+
+def _short(text: str, longest: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"
