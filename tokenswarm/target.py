@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from tokenswarm.cache_probe import Prober
+from tokenswarm.cached_tokens import Prober, Reply
 from tokenswarm.counting import Server
 from tokenswarm.endpoint import Endpoint
 from tokenswarm.errors import TargetError
@@ -23,6 +23,7 @@ from tokenswarm.scenario import Target
 
 RETRY_INTERVAL_S = 0.5
 _SIMULATOR = b'"tokenswarm-simulator"'
+_PROBE_TIMEOUT_S = 30.0  # for one request of the cache probe
 _LONGEST_LIST = 8  # models named in a message
 
 
@@ -53,6 +54,11 @@ class Caller:
         if status != 200:
             raise TargetError(f"{url} answered {status}: {self._shown(answer)}")
         return _json(url, answer)
+
+    def reply(self, url: str, body: dict[str, Any]) -> Reply:
+        """Any answer: what a 200 says, or the words of another one."""
+        status, answer = self._call("POST", url, json.dumps(body).encode())
+        return Reply(status, _json(url, answer)) if status == 200 else Reply(status, words=self._shown(answer))
 
     def require_answer(self, url: str, body: dict[str, Any]) -> None:
         """Raise where the server has nothing at ``url`` for this ``body``; any other failure is left to the load."""
@@ -210,4 +216,13 @@ def counting_server(endpoint: Endpoint, target: Target, headers: Mapping[str, st
 
 def prober(endpoint: Endpoint, target: Target, headers: Mapping[str, str], model: str) -> Prober:
     """How the cache probe reaches the server."""
-    raise NotImplementedError
+    caller = Caller(headers, target, timeout_s=_PROBE_TIMEOUT_S)
+    url = endpoint.url_for(target.api)
+    return Prober(
+        post=lambda body: caller.reply(url, body),
+        get=caller.get,
+        model=model,
+        metrics=endpoint.server_root + "/metrics",
+        models=endpoint.origin + endpoint.path_of("/models"),
+        request=target.request,
+    )
