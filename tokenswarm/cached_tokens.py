@@ -64,7 +64,7 @@ def seen_in(answer: Any) -> Seen:
         usage.get("prompt_cache_hit_tokens"),
         timings.get("cache_n"),
     )
-    cached = next((value for value in places if isinstance(value, int)), None)
+    cached = next((value for value in places if isinstance(value, int) and value >= 0), None)
     tokens = usage.get("prompt_tokens")
     return Seen(tokens if isinstance(tokens, int) else None, cached, cached is not None)
 

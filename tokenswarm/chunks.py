@@ -37,10 +37,33 @@ class Usage(msgspec.Struct, gc=False):
     completion_tokens_details: Details | None = None
 
 
+class Metrics(msgspec.Struct, gc=False):
+    """vLLM with --enable-per-request-metrics, in milliseconds; the first two begin one after the other."""
+
+    queue_time_ms: float | None = None
+    time_to_first_token_ms: float | None = None  # since the request left the queue
+    generation_time_ms: float | None = None  # from the first token to the last
+
+
+class Timings(msgspec.Struct, gc=False):
+    """llama.cpp; the times are in milliseconds."""
+
+    cache_n: int | None = None
+    prompt_ms: float | None = None
+    predicted_ms: float | None = None
+
+
 class Chunk(msgspec.Struct, gc=False):
     choices: list[Choice] | None = None
     usage: Usage | None = None
     error: Any = None
+
+
+class Told(msgspec.Struct, gc=False):
+    """What engines add to their last chunk. Not in ``Chunk``, since more fields would slow the decoding of each."""
+
+    metrics: Metrics | None = None
+    timings: Timings | None = None
 
 
 def plain_text(chunk: Chunk) -> str | None:

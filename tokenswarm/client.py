@@ -41,6 +41,9 @@ class Exchange(msgspec.Struct, kw_only=True):
     last_token_s: float | None = None
     finished_s: float | None = None
     connect_s: float | None = None
+    server_queue_s: float | None = None
+    server_prefill_s: float | None = None
+    server_decode_s: float | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
@@ -193,6 +196,9 @@ def _take_facts(exchange: Exchange, reception: Reception, answer: AnswerDecoder,
     exchange.cached_tokens = answer.cached_tokens
     exchange.output_tokens = answer.output_tokens
     exchange.reasoning_tokens = answer.reasoning_tokens
+    exchange.server_queue_s = answer.server_queue_s
+    exchange.server_prefill_s = answer.server_prefill_s
+    exchange.server_decode_s = answer.server_decode_s
     if answer.output_tokens is not None:
         exchange.token_source = TokenSource.USAGE
     times = answer.token_times

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tokenswarm.chunks import Choice, Chunk, Delta, Usage, chunk_of, error_of, plain_text
+from tokenswarm.chunks import Choice, Chunk, Delta, Told, Usage, chunk_of, error_of, plain_text
 from tokenswarm.endpoint import Api
 from tokenswarm.sse import Event
 from tokenswarm.toolcalls import CallDelta, ToolCall, ToolCalls
@@ -24,6 +24,7 @@ class _Head(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(Chunk).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
+_decode_told = msgspec.json.Decoder(Told).decode
 _NO_DELTA = Delta()
 
 
@@ -41,6 +42,9 @@ class AnswerDecoder:
         self.cached_tokens: int | None = None
         self.output_tokens: int | None = None  # by usage
         self.reasoning_tokens: int | None = None
+        self.server_queue_s: float | None = None  # durations as the server tells them
+        self.server_prefill_s: float | None = None
+        self.server_decode_s: float | None = None
         self.request_id: str | None = None
         self.error: str | None = None
         self.error_type: str | None = None
@@ -104,6 +108,8 @@ class AnswerDecoder:
         if self.request_id is None:
             self.request_id = _decode_id(payload)
         self._add_chunk(at, chunk)
+        if (chunk.usage or self.finish_reason) and (b'"metrics"' in payload or b'"timings"' in payload):
+            self._add_told(payload)
 
     def _add_chunk(self, at: float, chunk: Chunk) -> None:
         spoke = [self._add_choice(at, choice) for choice in chunk.choices or ()]
@@ -152,6 +158,20 @@ class AnswerDecoder:
         self.cached_tokens = _first(cached, usage.prompt_cache_hit_tokens, self.cached_tokens)
         self.reasoning_tokens = _first(reasoning, usage.reasoning_tokens, self.reasoning_tokens)
 
+    def _add_told(self, payload: bytes) -> None:
+        """Durations by the server's own clock. They may come with every chunk; the latest hold."""
+        told = _decode_told_in(payload)
+        metrics, timings = told.metrics, told.timings
+        if metrics is not None:
+            self.server_queue_s = _seconds(metrics.queue_time_ms)
+            self.server_prefill_s = _seconds(metrics.time_to_first_token_ms)
+            self.server_decode_s = _seconds(metrics.generation_time_ms)
+        if timings is not None:
+            self.server_prefill_s = _seconds(timings.prompt_ms)
+            self.server_decode_s = _seconds(timings.predicted_ms)
+            known = timings.cache_n is not None and timings.cache_n >= 0
+            self.cached_tokens = _first(self.cached_tokens, timings.cache_n if known else None)
+
     def _add_odd(self, at: float, payload: bytes) -> None:
         """An event outside the usual form: errors, other field types, text that is not quite UTF-8, no JSON at all."""
         try:
@@ -172,6 +192,7 @@ class AnswerDecoder:
         if error is not None:
             self._add_error(error, event)
         self._add_chunk(at, chunk_of(event))
+        self._add_told(payload)
 
     def _add_error(self, error: Any, event: dict[str, Any] | None) -> None:
         if self.error is None:
@@ -228,8 +249,20 @@ def _decode_id(payload: bytes) -> str | None:
         return None
 
 
+def _decode_told_in(payload: bytes) -> Told:
+    """Nothing where it is of another form than the engines' that are known."""
+    try:
+        return _decode_told(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Told()
+
+
 def _first(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None or ms < 0 else ms / 1000
 
 
 def _joined(parts: list[str]) -> str:

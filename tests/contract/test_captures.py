@@ -69,12 +69,16 @@ class Naive:
         self.names: list[str] = []
         self.times: list[float] = []
         self.usage: dict[str, Any] = {}
+        self.metrics: dict[str, Any] = {}
+        self.timings: dict[str, Any] = {}
         self.finish: str | None = None
         self.errors: list[Any] = []
         for match in re.finditer(rb"^data: (\{.*\})$", body, re.MULTILINE):
             event = json.loads(match[1])
             self.errors += [event["error"]] if event.get("error") else []
             self.usage = event.get("usage") or self.usage
+            self.metrics = event.get("metrics") or self.metrics
+            self.timings = event.get("timings") or self.timings
             if any([self._choice(choice) for choice in event.get("choices", [])]):
                 self.times.append(arrival(reads, match.end() + 2))
 
@@ -119,13 +123,41 @@ def test_stream(name: str) -> None:
     assert answer.token_times == naive.times
     assert answer.output_tokens == naive.usage.get("completion_tokens")
     assert answer.prompt_tokens == naive.usage.get("prompt_tokens")
-    assert answer.cached_tokens == (naive.usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+    details = naive.usage.get("prompt_tokens_details") or {}
+    assert answer.cached_tokens == details.get("cached_tokens", naive.timings.get("cache_n"))
     assert answer.finish_reason == naive.finish
     assert [call.name for call in answer.tool_calls] == naive.names
     assert sorted("".join(call.arguments for call in answer.tool_calls)) == sorted(naive.arguments)
     assert (answer.error is not None) == bool(naive.errors)
     assert answer.done == (b"\ndata: [DONE]" in body_of(name) or body_of(name).startswith(b"data: [DONE]"))
     assert answer.malformed is None
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if is_ours(name)])
+def test_durations_that_servers_tell(name: str) -> None:
+    """vLLM's and llama.cpp's own, in seconds; none where they tell none, and no time in a queue from llama.cpp."""
+    reads = reads_of(name)
+    answer, naive = decoded(name, reads), Naive(reads)
+    told = (
+        naive.metrics.get("queue_time_ms"),
+        naive.metrics.get("time_to_first_token_ms", naive.timings.get("prompt_ms")),
+        naive.metrics.get("generation_time_ms", naive.timings.get("predicted_ms")),
+    )
+    ours = (answer.server_queue_s, answer.server_prefill_s, answer.server_decode_s)
+    assert ours == tuple(None if ms is None else pytest.approx(ms / 1000) for ms in told)
+
+
+def test_time_in_the_queue_is_not_in_the_prefill() -> None:
+    """Read off the recordings: one of twelve requests for four places waited 613 ms and was then prefilled in 2.4 ms.
+
+    That shows that vLLM's time to first token begins when the request leaves the queue: nothing is to be subtracted.
+    """
+    waited = decoded("x", reads_of("vllm-0.32.0-reasoning/f_overload_07"))
+    assert waited.server_queue_s == pytest.approx(0.6133, abs=1e-4)
+    assert waited.server_prefill_s == pytest.approx(0.0024, abs=1e-4)
+    assert waited.server_decode_s == pytest.approx(0.7044, abs=1e-4)
+    found = decoded("x", reads_of("llamacpp-xllamacpp/p_long_2_same"))
+    assert (found.server_queue_s, found.server_prefill_s, found.cached_tokens) == (None, pytest.approx(0.000693), 680)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not is_ours(name)])
@@ -165,6 +197,7 @@ def test_all_recordings_through_a_socket(tmp_path: Path) -> None:
             naive = Naive(reads_of(name))
             complete = naive.finish is not None or b"[DONE]" in body_of(name)
             assert exchange.error_kind == (("empty", None)[bool(naive.times)] if complete else "truncated"), name
+            assert exchange.server_decode_s == decoded(name, reads_of(name)).server_decode_s, name
             assert (exchange.text, exchange.reasoning, exchange.chunks) == (
                 naive.text,
                 naive.reasoning,

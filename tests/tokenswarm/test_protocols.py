@@ -213,6 +213,36 @@ def test_outcome(events: list[Any], kind: str | None) -> None:
     assert (failure and failure[0]) == kind
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (
+            {"metrics": {"queue_time_ms": 2, "time_to_first_token_ms": 3.5, "generation_time_ms": 40}},
+            (0.002, 0.0035, 0.04),
+        ),
+        ({"metrics": {"queue_time_ms": None, "time_to_first_token_ms": 3.5}}, (None, 0.0035, None)),
+        ({"timings": {"cache_n": 3, "prompt_ms": 1.5, "predicted_ms": -1}}, (None, 0.0015, None)),
+        ({"metrics": {"queue_time_ms": "fast"}, "timings": []}, (None, None, None)),
+        ({"metrics": [1, 2]}, (None, None, None)),
+        ({"metrics": None, "timings": None}, (None, None, None)),
+    ],
+)
+def test_durations_the_server_tells(more: dict[str, Any], told: tuple[float | None, ...]) -> None:
+    """Milliseconds become seconds; what is no duration is unknown and does no harm to the rest of its chunk."""
+    answer = decode(delta(content="Hi"), {"choices": [], "usage": {"completion_tokens": 1}, **more})
+    assert (answer.server_queue_s, answer.server_prefill_s, answer.server_decode_s) == told
+    assert (answer.text, answer.output_tokens, answer.malformed) == ("Hi", 1, None)
+
+
+def test_cached_tokens_from_timings() -> None:
+    """llama.cpp without usage details; where both are there, usage holds."""
+    timings = {"timings": {"cache_n": 7}}
+    assert decode({**delta("stop", content="a"), **timings}).cached_tokens == 7
+    assert decode({**delta("stop", content="a"), "timings": {"cache_n": -1}}).cached_tokens is None
+    usage = {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 5}}, **timings}
+    assert decode(delta(content="a"), usage).cached_tokens == 5
+
+
 def test_halves_of_a_character_are_joined() -> None:
     """A surrogate pair in two escapes of two events is one character; a lone half becomes a replacement character."""
     halves = [b'{"choices":[{"delta":{"content":"\\ud83e"}}]}', b'{"choices":[{"delta":{"content":"\\udd80!"}}]}']
