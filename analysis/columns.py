@@ -77,6 +77,7 @@ FURTHER: tuple[Column, ...] = (
     _plain("prompt_tokens_mean", "prompt tokens mean", 1),
     _plain("asked_input_tokens_mean", "asked input tokens mean", 1),
     _plain("cache_share", "cache share", 3),
+    _plain("cache_share_implied", "cache share implied", 3),
 )
 
 # One row a name of a locustfile that is not ours.

@@ -9,6 +9,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from analysis.cache_verdict import LevelCache
 from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
 from analysis.figures import Figure, Mark
 from analysis.levels import LATENCIES, LevelRow
@@ -38,7 +39,7 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
     write(
         ["concurrency", "requests", "failed", *(c.key for c in columns), "ok", "cancelled", "early_stopped", "errors"]
         + ["level", "label", "arms", "traffic", "state", "reason", "basis", "throughput_ratio", "efficiency"]
-        + ["simulated"]
+        + ["cache_source", "cache_verdict", "cache_reason", "simulated"]
         + [f"{name}_n" for name in LATENCIES]
         + [name for c in bounded for name in (f"{c.key}_low", f"{c.key}_high")]
         + [mark.replace(" ", "_") for mark in Mark]
@@ -53,7 +54,7 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
             + [_number(row.level), row.label, row.arms, _safe(row.traffic or ""), row.state, _safe(row.reason)]
             + [row.basis or ""]
             + [_number(scaling.throughput_ratio if scaling else None), _number(scaling.efficiency if scaling else None)]
-            + [str(outcome.simulated).lower()]
+            + [*_cache_cells(row.cache), str(outcome.simulated).lower()]
             + [_number(row.figure(f"{name}_p50_s").n) for name in LATENCIES]
             + [_number(end) for f in bounds for end in (f.low, f.high)]
             + [" ".join(c.key for c, f in zip(columns, figures, strict=True) if mark in f.marks) for mark in Mark]
@@ -107,6 +108,7 @@ def _level(row: LevelRow) -> dict[str, Any]:
         "errors": row.errors,
         "estimated_tokens": row.estimated_tokens,
         "unknown_tokens": row.unknown_tokens,
+        "cache": None if row.cache is None else asdict(row.cache),
         "figures": {name: _figure(figure) for name, figure in row.figures.items()},
     }
 
@@ -169,6 +171,11 @@ def _number(value: float | None) -> str:
     if math.isinf(value):
         return "inf"
     return str(int(value)) if float(value).is_integer() else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def _cache_cells(cache: LevelCache | None) -> list[str]:
+    """Source, verdict and reason."""
+    return ["", "", ""] if cache is None else [cache.source or "", cache.state, cache.reason]
 
 
 def _pairs(counts: dict[str, int]) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from analysis.cache_block import TOO_GOOD
 from analysis.columns import NAMES, SHOWN
 from analysis.figures import LEGEND, SYMBOL, Mark
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow, Outcome
+from analysis.tables import CONTAMINATED
 
 DEFINITIONS = "definitions: docs/metrics.md"
 
@@ -21,6 +23,8 @@ def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
     lines += _marks(outcome, rows)
     if not all(row.complete for row in rows):
         lines.append("!  the level is not complete; see the notes")
+    if any(row.contaminated for row in rows):
+        lines.append(f"{CONTAMINATED}  contaminated: {TOO_GOOD}")
     return [*lines, DEFINITIONS]
 
 

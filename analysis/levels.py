@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from analysis import window as windows
+from analysis.cache_verdict import CacheJudge, LevelCache
+from analysis.eligible import eligible_tokens
 from analysis.figures import BLANK, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
 from analysis.level_names import level_arms, level_names
 from analysis.requests_csv import values_of
@@ -51,6 +53,7 @@ class LevelRow:
     errors: dict[str, int] = field(default_factory=dict)  # by error_kind, cancelled included
     estimated_tokens: int = 0  # successes whose token count is an estimate
     unknown_tokens: int = 0  # successes whose token count is unknown
+    cache: LevelCache | None = None  # the verdict on what came from the prefix cache; None where nobody judged
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def figure(self, name: str) -> Figure:
@@ -73,6 +76,11 @@ class LevelRow:
         return self.state in ("complete", "free-running", "unknown")
 
     @property
+    def contaminated(self) -> bool:
+        """More of the prompts came from the server's prefix cache than the workload implies."""
+        return self.cache is not None and self.cache.contaminated
+
+    @property
     def failed_share(self) -> float | None:
         return ratio(self.failed, self.ok + self.failed)
 
@@ -81,11 +89,12 @@ def level_rows(run: Run, *, failures_infinite: bool = False) -> tuple[list[Level
     """The rows of all levels in order, and the rows of every traffic class of them."""
     pooled, by_class = [], []
     names, arms = level_names(run), level_arms(run)
+    judge = CacheJudge(run, eligible_tokens(run))
     for level, rows in levels_of(run.requests):
         row = _identity(run, level, rows)
         if level is not None:
             row.label, row.arms = names[level], arms.get(level, "")
-        scope = _Scope(run, level, rows, row, failures_infinite)
+        scope = _Scope(run, level, rows, row, failures_infinite, judge)
         pooled.append(scope.row_for(None))
         classes = sorted(rows["traffic"].dropna().unique())
         if len(classes) == 1:
@@ -111,11 +120,13 @@ class _Scope:
     rows: pd.DataFrame
     identity: LevelRow
     failures_infinite: bool
+    judge: CacheJudge
 
     def __post_init__(self) -> None:
         self.window = windows.window_of(self.rows[self.rows["phase"] == Phase.MEASURED])
         target = self.identity.concurrency
         self.steady = windows.steady_of(self.rows, self.window, target) if self.window and target else None
+        self.cache = self.judge.level(self.level, self.identity.arms)
 
     def row_for(self, traffic: str | None) -> LevelRow:
         rows = self.rows if traffic is None else self.rows[self.rows["traffic"] == traffic]
@@ -127,6 +138,8 @@ class _Scope:
         row.figures |= _latencies(good, row.failed if self.failures_infinite else 0)
         row.figures |= _sizes(good)
         row.figures |= _gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
+        row.cache = self.cache if traffic is None else self.judge.level(self.level, row.arms, traffic, self.cache)
+        row.figures |= {"cache_share": number(row.cache.measured), "cache_share_implied": number(row.cache.implied)}
         if row.estimated_tokens:
             for name in row.figures:
                 if name.startswith(("tpot", "output_tok", "steady_tok", "per_request_tok", "tokens", "output_tokens")):
@@ -243,17 +256,15 @@ def _latencies(good: pd.DataFrame, infinitely_late: int) -> dict[str, Figure]:
 
 
 def _sizes(good: pd.DataFrame) -> dict[str, Figure]:
-    """Per-request decode speed, lengths and cache share."""
+    """Per-request decode speed and lengths."""
     decoded = good[good["request_tok_s"].notna()]
     decode_s = float((decoded["last_token_s"] - decoded["first_token_s"]).sum())
-    prompts = good.dropna(subset=["prompt_tokens", "cached_tokens"])
     return {
         "per_request_tok_s": number(ratio(float(decoded["output_tokens"].sum()), decode_s)),
         "output_tokens_mean": mean_figure(values_of(good["output_tokens"])),
         "asked_output_tokens_mean": mean_figure(values_of(good["asked_output_tokens"])),
         "prompt_tokens_mean": mean_figure(values_of(good["prompt_tokens"])),
         "asked_input_tokens_mean": mean_figure(values_of(good["asked_input_tokens"])),
-        "cache_share": number(ratio(float(prompts["cached_tokens"].sum()), float(prompts["prompt_tokens"].sum()))),
     }
 
 

@@ -41,7 +41,7 @@ def _matrix(verdicts: tuple[ClassVerdict, ...]) -> TextTable:
 def _word(one: ClassVerdict) -> str:
     if not one.met:
         return "missed*" if all(check.no_bound for check in one.checks if not check.met) else "missed"
-    if not one.complete:
+    if not one.proves:
         return "undecided"
     return "met*" if any(check.no_bound for check in one.checks) else "met"
 
@@ -56,7 +56,7 @@ def _place(one: ClassVerdict) -> str:
 
 
 def _summary(verdict: Verdict) -> str:
-    """Up to which concurrency everything was met; a level that is not complete proves nothing."""
+    """Up to which concurrency everything was met; a level may prove nothing."""
     levels = _levels(verdict.classes)
     good = [level for level in levels if all(_proven(one) for one in verdict.classes if _level(one) == level)]
     doubt = "" if verdict.credible else "; the run is not credible, see the notes"
@@ -74,7 +74,7 @@ def _summary(verdict: Verdict) -> str:
 
 
 def _proven(one: ClassVerdict) -> bool:
-    return one.met and one.complete
+    return one.met and one.proves
 
 
 def _default_missed(verdict: Verdict) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.cache_verdict import share_line
 from analysis.figures import Mark
 from analysis.levels import LATENCIES, LevelRow
 from analysis.outcome import Outcome
@@ -39,14 +40,18 @@ class Check:
 
 @dataclass(frozen=True)
 class ClassVerdict:
-    """All limits of one traffic class at one level; where that is not ``complete``, meeting them proves nothing."""
+    """All limits of one traffic class at one level.
+
+    Where ``proves`` is false, meeting them proves nothing: the level is not complete, or its prompts were in the
+    server's prefix cache already.
+    """
 
     level: int | None
     concurrency: int | None
     traffic: str | None
     objective: str | None
     checks: tuple[Check, ...]
-    complete: bool = True
+    proves: bool = True
     label: str = ""  # of the level; empty where there are none
 
     @property
@@ -91,12 +96,14 @@ def judge(outcome: Outcome) -> Verdict:
         if isinstance(item, dict)
     }
     verdicts = []
+    contaminated = {row.level for row in outcome.levels if row.contaminated}
     for row in outcome.classes:
         name = named.get(row.traffic or "")
         limits = _mapping(objectives.get(name)) if name else {}
         checks = tuple(_checks(row, limits))
         label = "" if row.level is None else row.name
-        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, row.complete, label))
+        proves = row.complete and row.level not in contaminated
+        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, proves, label))
     return Verdict(tuple(verdicts), tuple(outcome.doubts + _doubts(outcome.levels)))
 
 
@@ -117,6 +124,8 @@ def _doubts(levels: list[LevelRow]) -> list[str]:
         where = row.name if row.level is not None else "the free-running load"
         if not row.complete:
             doubts.append(f"{where}: the level is {row.state}{': ' + row.reason if row.reason else ''}")
+        if row.contaminated and row.cache is not None:
+            doubts.append(f"{where}: contaminated: {share_line(row.cache)}")
         if not row.ok:
             doubts.append(f"{where}: no request succeeded")
         blamed = {

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from analysis.cache_block import cache_block_of
 from analysis.legend import legend_of
 from analysis.objective_block import TITLE as OBJECTIVES
 from analysis.objective_block import block_of
@@ -87,6 +88,8 @@ def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[_Part]:
     """Tables and sentences in reading order; the first table needs no title."""
     tables = level_tables(outcome, by_class=choice.by_class)
     parts = [_Part("" if table.key == "levels" else table.title, table, []) for table in tables]
+    if (cache := cache_block_of(outcome)) is not None:
+        parts.append(_Part(cache.table.title, cache.table, cache.lines))
     if (block := block_of(verdict)) is not None:
         parts.append(_Part(OBJECTIVES, block.table, block.lines))
     parts += [_Part(table.title, table, []) for table in further_tables(outcome, by_class=choice.by_class)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from analysis.cache_block import cache_notes
 from analysis.cold_start import cold_start_of, warmup_rows
 from analysis.csv_file import header_of
 from analysis.failures import groups_of_rows
@@ -17,6 +18,8 @@ from analysis.run_folder import Run, read_run, run_of_requests
 from tokenswarm.errors import RunFolderError
 from tokenswarm.records import Phase
 
+# Of run.json, what the tables and files say of the run.
+_FACTS = ("run_id", "created", "seed", "target", "provenance", "cache_probe", "isolation")
 _WANTED = "a run folder, a requests.csv, or the prefix of Locust's CSV files (out for out_stats.csv)"
 
 
@@ -69,12 +72,12 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
     """Levels, cold start, failures and footnotes of a run."""
     rows, by_class = level_rows(run, failures_infinite=failures_infinite)
     measured = run.requests[run.requests["phase"] == Phase.MEASURED]
-    return Outcome(
+    outcome = Outcome(
         path=str(run.path),
         source="run folder" if run.whole_folder else "requests.csv",
         name=run.name,
         simulated=run.simulated,
-        facts={key: run.facts.get(key) for key in ("run_id", "created", "seed", "target", "provenance")},
+        facts={key: run.facts.get(key) for key in _FACTS},
         scenario=run.scenario,
         levels=rows,
         classes=by_class,
@@ -84,6 +87,8 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         notes=notes_of(run, rows, failures_infinite=failures_infinite),
         doubts=_doubts(run, len(measured), unrun_levels(run, rows)),
     )
+    outcome.notes += cache_notes(outcome)
+    return outcome
 
 
 def _doubts(run: Run, measured: int, unrun: list[str]) -> list[str]:

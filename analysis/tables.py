@@ -13,6 +13,7 @@ from tokenswarm.records import Phase
 
 # Columns that stay even where every cell is blank: a blank there is news.
 _ALWAYS = ("output_tok_s", "ttft_p50_ms", "ttft_p95_ms", "tpot_p50_ms", "tpot_p95_ms", "e2e_p50_s", "e2e_p95_s")
+CONTAMINATED = "†"  # beside a level whose prompts were in the cache already
 _PHASE_NAMES = {Phase.WARMUP.value: "warm-up"}
 _OWN_COLUMN = (ErrorKind.TRUNCATED.value, ErrorKind.EMPTY.value, ErrorKind.CANCELLED.value)
 
@@ -132,7 +133,7 @@ def _scaling_table(levels: list[LevelRow], title: str) -> TextTable:
     rates = texts_of([Figure(row.output_tok_s) for row in rows], 1)
     body = [
         [
-            level.short_name,
+            level.short_name + (CONTAMINATED if level.contaminated else ""),
             rate,
             "" if row.throughput_ratio is None else f"{row.throughput_ratio:.2f}x",
             "" if row.efficiency is None else f"{row.efficiency:.0%}",
@@ -185,8 +186,12 @@ def _with_content(rows: list[LevelRow]) -> list[Column]:
 
 
 def _identity(row: LevelRow, by_class: bool) -> list[str]:
-    level = row.short_name + ("" if row.complete else "!")
-    return [level, row.traffic or ""] if by_class else [level]
+    return [level_cell(row), row.traffic or ""] if by_class else [level_cell(row)]
+
+
+def level_cell(row: LevelRow) -> str:
+    """The level with the marks that concern all of it."""
+    return row.short_name + ("" if row.complete else "!") + (CONTAMINATED if row.contaminated else "")
 
 
 def _warmed(row: WarmupRow) -> str:

@@ -1,0 +1,105 @@
+"""How many prompt tokens of each request an ideal prefix cache could have served, from what the run itself has sent.
+
+Three figures a request, because no client knows this to the token:
+
+* *eligible*: what the workload implies. The longer of what its own session had sent before (``history_tokens``) and of
+  a text that it shares on purpose (``prefix_tokens``), where an earlier request with that text and the same cache key
+  had its first token before this one was sent. Whole blocks where the size of a block is known, and never the whole
+  prompt: engines compute at least the last token.
+* *least*: what a cache serves at the very least when it works. The last token of an answer is not in it, and blocks of
+  unknown size may be as large as ``LARGEST_BLOCK``.
+* *most*: what it may serve without any prompt of an earlier load. The head of the chat template is common to all
+  prompts, two texts may begin with the same word, the template puts the same words behind equal texts
+  (``CHANCE_TOKENS``), and a shared text may be found while its first request is still under way.
+
+A *cold* request of a prefix-cache test finds only what its own session has sent, or nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.run_folder import Run
+from tokenswarm.arms import COLD
+
+CHANCE_TOKENS = 16
+UNKNOWN_HEAD_TOKENS = 32  # of the chat template, where nobody counted them
+UNKNOWN_NONCE_TOKENS = 32  # at the head of all warm prompts, likewise
+LARGEST_BLOCK = 128
+
+ELIGIBLE = ("eligible_tokens", "eligible_least", "eligible_most")
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What of the run decides who finds what. Tokens; ``cold`` is how long a cold key is used."""
+
+    by: str
+    cold: str
+    head: int
+    block: int | None
+
+    @classmethod
+    def of(cls, run: Run) -> _Rules:
+        by = str(run.isolation.get("by") or "salt")
+        head = _known(run.facts.get("template_prefix_tokens"), UNKNOWN_HEAD_TOKENS)
+        if by == "nonce":
+            head += _known(run.facts.get("nonce_tokens"), UNKNOWN_NONCE_TOKENS)
+        block = run.cache_probe.get("block_tokens")
+        return cls(by, str(run.isolation.get("cold") or "session"), head, int(block) if block else None)
+
+
+def eligible_tokens(run: Run) -> pd.DataFrame:
+    """One row a request of ``run.requests`` with the columns ``ELIGIBLE``; blank where it cannot be told."""
+    rows, rules = run.requests, _Rules.of(run)
+    cold = (rows["arm"] == COLD).to_numpy()
+    history = history_tokens(rows).to_numpy(dtype="float64")
+    if rules.cold == "request":
+        history = np.where(cold, 0.0, history)
+    shared = np.where(cold, 0.0, rows["prefix_tokens"].fillna(0.0).to_numpy(dtype="float64"))
+    whole = rows["prompt_tokens"].to_numpy(dtype="float64") - 1
+    eligible = np.minimum(np.maximum(history, np.where(_seen_before(run), shared, 0.0)), whole)
+    head = np.where(cold & (rules.by == "salt"), 0.0, float(rules.head + CHANCE_TOKENS))
+    own = np.where(history > 0, history + CHANCE_TOKENS, history)
+    most = np.minimum(np.maximum(own, shared + head), whole)
+    slack = 1 if rules.block else LARGEST_BLOCK
+    figures = (eligible, np.maximum(eligible - slack, 0.0), most)
+    blocks = dict(zip(ELIGIBLE, (_whole_blocks(values, rules.block) for values in figures), strict=True))
+    return pd.DataFrame(blocks, index=rows.index)
+
+
+def history_tokens(rows: pd.DataFrame) -> pd.Series[float]:
+    """Tokens of each prompt that its session has sent or received before. Runs that did not write them down are chats,
+    whose prompt and answer both stand in the next prompt."""
+    if rows["history_tokens"].notna().any() or rows["session"].isna().any():
+        return rows["history_tokens"].where(rows["turn"].fillna(0) > 0, 0.0)
+    ordered = rows.sort_values(["turn", "sent_s"])
+    said = ordered["prompt_tokens"] + ordered["output_tokens"]
+    before = said.groupby(ordered["session"], observed=True).shift(1)
+    return before.reindex(rows.index).where(rows["turn"].fillna(0) > 0, 0.0)
+
+
+def _seen_before(run: Run) -> pd.Series[bool]:
+    """Whether the first token of an earlier request with the same shared text had come when this one was sent."""
+    rows = run.requests
+    named = rows[rows["prefix"].notna() & (rows["arm"] != COLD)]
+    if named.empty:
+        return pd.Series(False, index=rows.index)
+    texts = {name: str(item.get("system_prompt")) for name, item in run.traffic_classes.items()}
+    keys = [
+        f"{prefix} {texts.get(str(traffic), '') if prefix == 'system' else ''} {arm}"
+        for prefix, traffic, arm in zip(named["prefix"], named["traffic"], named["arm"], strict=True)
+    ]
+    first = named["first_token_s"].groupby(np.array(keys)).transform("min")
+    return (first <= named["sent_s"]).reindex(rows.index, fill_value=False)
+
+
+def _whole_blocks(tokens: np.ndarray, block: int | None) -> np.ndarray:
+    return tokens if block is None else np.floor(tokens / block) * block
+
+
+def _known(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise

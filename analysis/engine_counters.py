@@ -1,0 +1,50 @@
+"""Differences of the engine's own counters over one level, from the samples at its two edges in ``engine.csv``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+# Names of the totals of prompt tokens and of those found in the cache: the cache's own where there are some.
+_LOOKED_UP = (("prefix_queries", "prefix_hits"), ("prompt_tokens", "cached_prompt_tokens"))
+
+
+@dataclass(frozen=True)
+class PromptCounts:
+    """Prompt tokens of one level as all engines together counted them."""
+
+    prompt_tokens: float  # all that they were sent
+    looked_up: float  # of these, looked for in the cache
+    found: float
+
+
+def prompt_counts(engine: pd.DataFrame, level: int | None) -> PromptCounts | None:
+    """``None`` where an edge was not sampled, an engine has no such counters, or began anew in between."""
+    if level is None or engine.empty:
+        return None
+    for queries, hits in _LOOKED_UP:
+        looked_up, found = (counter_difference(engine, level, name) for name in (queries, hits))
+        if looked_up is not None and found is not None:
+            sent = counter_difference(engine, level, "prompt_tokens")
+            return PromptCounts(looked_up if sent is None else sent, looked_up, found)
+    return None
+
+
+def counter_difference(engine: pd.DataFrame, level: int, name: str) -> float | None:
+    """What a total has grown by from the start of a level to its end, summed over the engines."""
+    if name not in engine:
+        return None
+    start, end = (_edge(engine, level, edge) for edge in ("start", "end"))
+    if start.empty or set(start.index) != set(end.index):
+        return None
+    if "process_start_s" in engine and (end["process_start_s"] - start["process_start_s"]).fillna(0.0).any():
+        return None  # began anew
+    grown = end[name] - start[name]
+    return None if grown.isna().any() or (grown < 0).any() else float(grown.sum())
+
+
+def _edge(engine: pd.DataFrame, level: int, edge: str) -> pd.DataFrame:
+    """The last sample of each engine at that edge."""
+    rows = engine[(engine["level"] == level) & (engine["edge"] == edge)]
+    return rows.assign(engine=rows["engine"].fillna("")).groupby("engine").tail(1).set_index("engine").sort_index()
