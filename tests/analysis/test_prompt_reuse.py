@@ -24,7 +24,8 @@ def first_prompts(fresh: bool, tmp_path: Path) -> dict[int, set[str]]:
     """The first prompt of every measured and warm-up session, by users of the level: as many sessions as users."""
     text = f"""
 traffic: [{{name: chat, input_tokens: {{uniform: [40, 60]}}}}]
-load: {{closed: {{users: {list(USERS)}, sessions: {{per_user: 1}}, warmup_sessions: 2, fresh_prompts: {str(fresh).lower()}}}}}
+load:
+  closed: {{users: {list(USERS)}, sessions: {{per_user: 1}}, warmup_sessions: 2, fresh_prompts: {str(fresh).lower()}}}
 """
     plan = Plan(
         parse_scenario(text, folder=tmp_path), "http://127.0.0.1:1", "model", COUNTER, simulated=True, run="run1"
