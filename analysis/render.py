@@ -18,6 +18,7 @@ from analysis.objective_block import TITLE as OBJECTIVES
 from analysis.objective_block import block_of
 from analysis.objectives import Verdict
 from analysis.outcome import Outcome
+from analysis.part import Part
 from analysis.tables import TextTable, cold_start_line, further_tables, level_tables
 
 _GAP = 2  # columns between two cells
@@ -36,13 +37,19 @@ DEFAULT = Choice()
 
 def terminal(outcome: Outcome, verdict: Verdict, *, width: int, choice: Choice = DEFAULT, colour: bool = False) -> str:
     """Everything worth reading, at most ``width`` columns wide where a single column fits."""
+    parts, footnotes = _parts(outcome, verdict, choice), _footnotes(outcome, choice)
+    return terminal_report(title_of(outcome), parts, footnotes, width=width, colour=colour)
+
+
+def terminal_report(title: str, parts: list[Part], footnotes: list[str], *, width: int, colour: bool = False) -> str:
+    """Tables folded to ``width`` columns, sentences wrapped to it."""
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
 
     def line(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=False)
 
-    line(title_of(outcome), "bold")
+    line(title, "bold")
     line("")
 
     def paragraph(texts: list[str], style: str = "") -> None:
@@ -50,7 +57,7 @@ def terminal(outcome: Outcome, verdict: Verdict, *, width: int, choice: Choice =
             line(text, style)
         line("")
 
-    for part in _parts(outcome, verdict, choice):
+    for part in parts:
         if part.title:
             line(part.title, "bold")
         for table in folded(part.table, width) if part.table else []:
@@ -58,14 +65,19 @@ def terminal(outcome: Outcome, verdict: Verdict, *, width: int, choice: Choice =
             line("")
         if part.lines:
             paragraph(part.lines)
-    paragraph(_footnotes(outcome, choice), "dim")
+    paragraph(footnotes, "dim")
     return _without_trailing_spaces(out.getvalue())
 
 
 def markdown(outcome: Outcome, verdict: Verdict, *, choice: Choice = DEFAULT) -> str:
     """The same as pipe tables."""
-    lines = [f"## {_escaped(title_of(outcome))}", ""]
-    for part in _parts(outcome, verdict, choice):
+    return markdown_report(title_of(outcome), _parts(outcome, verdict, choice), _footnotes(outcome, choice))
+
+
+def markdown_report(title: str, parts: list[Part], footnotes: list[str]) -> str:
+    """Tables with pipes, footnotes as bullets."""
+    lines = [f"## {_escaped(title)}", ""]
+    for part in parts:
         if part.title:
             lines += [f"### {part.title}", ""]
         if part.table:
@@ -73,28 +85,21 @@ def markdown(outcome: Outcome, verdict: Verdict, *, choice: Choice = DEFAULT) ->
         if part.lines:
             bullet = "- " if part.title else ""
             lines += [*(bullet + _escaped(text) for text in part.lines), ""]
-    lines += [f"- {_escaped(text)}" for text in _footnotes(outcome, choice)]
+    lines += [f"- {_escaped(text)}" for text in footnotes]
     return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True)
-class _Part:
-    title: str
-    table: TextTable | None
-    lines: list[str]
-
-
-def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[_Part]:
+def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     """Tables and sentences in reading order; the first table needs no title."""
     tables = level_tables(outcome, by_class=choice.by_class)
-    parts = [_Part("" if table.key == "levels" else table.title, table, []) for table in tables]
+    parts = [Part("" if table.key == "levels" else table.title, table, []) for table in tables]
     if (cache := cache_block_of(outcome)) is not None:
-        parts.append(_Part(cache.table.title, cache.table, cache.lines))
+        parts.append(Part(cache.table.title, cache.table, cache.lines))
     if (block := block_of(verdict)) is not None:
-        parts.append(_Part(OBJECTIVES, block.table, block.lines))
-    parts += [_Part(table.title, table, []) for table in further_tables(outcome, by_class=choice.by_class)]
+        parts.append(Part(OBJECTIVES, block.table, block.lines))
+    parts += [Part(table.title, table, []) for table in further_tables(outcome, by_class=choice.by_class)]
     if (sentence := cold_start_line(outcome)) is not None:
-        parts.append(_Part("", None, [sentence]))
+        parts.append(Part("", None, [sentence]))
     return parts
 
 
