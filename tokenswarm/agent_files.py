@@ -46,15 +46,19 @@ class AgentFiles:
         self.opening_of: list[int] = []
         if not self.trajectories:
             self._add(None, self._named or builtin_tools())
-        problems = [problem for job in self.trajectories if (problem := self._take(job)) is not None]
+        problems = self._without_tools() or list(filter(None, map(self._take, self.trajectories)))
         if problems:
             raise ScenarioError([f"{traffic.trajectories}: {problem}" for problem in problems[:_MOST_PROBLEMS]])
 
+    def _without_tools(self) -> list[str]:
+        bare = [] if self._named else [job.name for job in self.trajectories if not job.tools]
+        more = f" and {len(bare) - 1} more" if len(bare) > 1 else ""
+        wanted = "no tools are recorded; name a file of them with traffic[].tools, or record them"
+        return [f"{bare[0]}{more}: {wanted}"] if bare else []
+
     def _take(self, job: Trajectory) -> str | None:
-        """Note the opening of a recorded job; the text of a problem where its tools cannot be offered."""
+        """Note the opening of a recorded job; the text of a problem where none of its calls is one of its tools."""
         toolset = self._named or self._recorded_tools(job)
-        if toolset is None:
-            return f"{job.name}: has no tools; name a file with traffic[].tools, or record them"
         called = {call.name for step in job.steps for call in step.calls}
         if called and not called & set(toolset.names):
             return (
@@ -64,12 +68,10 @@ class AgentFiles:
         self.opening_of.append(self._add(job.system, toolset))
         return None
 
-    def _recorded_tools(self, job: Trajectory) -> ToolSet | None:
-        if not job.tools:
-            return None
+    def _recorded_tools(self, job: Trajectory) -> ToolSet:
         key = json.dumps(job.tools, sort_keys=True)
         if key not in self._recorded:
-            self._recorded[key] = ToolSet(job.tools, f"{self._traffic.trajectories}: tools of {job.name}")
+            self._recorded[key] = ToolSet(job.tools or [], f"{self._traffic.trajectories}: tools of {job.name}")
         return self._recorded[key]
 
     def _add(self, system: str | None, toolset: ToolSet) -> int:

@@ -8,17 +8,19 @@ from typing import Any
 import msgspec
 
 from tokenswarm.agent_files import Opening
-from tokenswarm.counting import Approximate, Counting, Prompt, Server, UsageCounting
+from tokenswarm.counting import Approximate, Counting, Prompt, Server
 from tokenswarm.errors import TargetError
 from tokenswarm.survey import first_difference
+from tokenswarm.tokenize_api import UsageCounting
 from tokenswarm.tokens import OpeningCosts, TokenCounter, behind_nonce
 
 MOST_OPENINGS = 8  # measured of one class
 _SAMPLE = 64  # tokens of the system text that stands for a longer one
-_CHECKED = ((40, 200), (100, 33))  # tokens of system text and task in generated first prompts
-_NONCES = 3  # counted at the head of each kind of first prompt
+_CHECKED = ((40, 200), (100, 33), (61, 7), (7, 90))  # tokens of system text and task in generated first prompts
+_NONCES = 8  # counted at the head of each kind of first prompt
 _INEXACT = "tokens of the first prompts of {} are not the sum of their parts"
 _ABOUT_TOOLS = ("tool", "jinja", "function call")
+_OTHER_CHOICES = (("required", "a call at every step but the last"), ("none", "no calls"))
 _FLAGS = (
     ("jinja", "start llama.cpp's server with --jinja"),
     ("--tool-call-parser", "start vLLM with --enable-auto-tool-choice --tool-call-parser NAME"),
@@ -44,7 +46,7 @@ def require_tools(server: Server, name: str, opening: Opening, counter: TokenCou
     except TargetError as error:
         refusal = str(error)
     if any(word in refusal.lower() for word in _ABOUT_TOOLS) and _takes(server, prompt):
-        raise TargetError(_advice(name, opening.tool_choice, refusal))
+        raise TargetError(_advice(server, name, opening, prompt, refusal))
     return None
 
 
@@ -56,13 +58,19 @@ def _takes(server: Server, prompt: Prompt) -> bool:
     return True
 
 
-def _advice(name: str, choice: str | dict[str, Any], refusal: str) -> str:
+def _advice(server: Server, name: str, opening: Opening, prompt: Prompt, refusal: str) -> str:
+    """One line: what was refused, the flag to set, and what the server would take instead."""
     flag = next((flag for words, flag in _FLAGS if words in refusal.lower()), "start it with tool calling enabled")
+    choice = opening.tool_choice
     wanted = choice if isinstance(choice, str) else choice["function"]["name"]
-    others = "required (calls at every step) or none (no calls)" if wanted == "auto" else "none (no calls)"
+    others = [
+        f"{other} ({meaning})"
+        for other, meaning in _OTHER_CHOICES
+        if other != wanted and _takes(server.with_fields({**opening.offer, "tool_choice": other}), prompt)
+    ]
     return (
-        f"traffic {name!r}: the server does not take tools with tool_choice: {wanted} ({refusal}); {flag}, "
-        f"or set tool_choice: {others}"
+        f"traffic {name!r}: the server does not take tools with tool_choice: {wanted} ({refusal}); {flag}"
+        f"{', or set tool_choice: ' if others else ''}{' or '.join(others)}"
     )
 
 

@@ -7,11 +7,12 @@ from random import Random
 
 from tokenswarm.agent_files import AgentFiles
 from tokenswarm.agent_survey import MOST_OPENINGS, first_prompt, sample, with_nonce, with_openings
-from tokenswarm.counting import Approximate, Prompt, Server, find_counting
+from tokenswarm.counting import Approximate, Prompt, Server
 from tokenswarm.errors import InputError
 from tokenswarm.promptfile import Conversation, read_prompts
 from tokenswarm.scenario import AgenticTraffic, ChatTraffic, Scenario
 from tokenswarm.survey import survey_with
+from tokenswarm.tokenize_api import find_counting
 from tokenswarm.tokens import PARAGRAPH, TokenCounter
 
 

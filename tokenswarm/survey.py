@@ -12,8 +12,9 @@ from random import Random
 
 import msgspec
 
-from tokenswarm.counting import Approximate, Counting, Prompt, Server, find_counting
+from tokenswarm.counting import Approximate, Counting, Prompt, Server
 from tokenswarm.errors import TargetError
+from tokenswarm.tokenize_api import find_counting
 from tokenswarm.tokens import PARAGRAPH, TokenCounter
 
 _HEADS = [

@@ -23,6 +23,7 @@ from tokenswarm.yaml_source import Problem, YamlSource, read_yaml
 CHOICES = ("auto", "none", "required")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DEFINITION = "{type: function, function: {name: …, parameters: {…}}} is wanted"
+_JSON_NAMES = {list: "array", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 _LONGEST_VALUE = 60  # characters shown of a wrong value
 _LONGEST_COMPLAINT = 200  # characters of what a schema's check says
 
@@ -109,7 +110,7 @@ def parsed_arguments(call: ToolCall) -> tuple[dict[str, Any] | None, str | None]
     except RecursionError:
         return None, "are nested too deeply"
     if not isinstance(arguments, dict):
-        return None, f"are a JSON {type(arguments).__name__}"
+        return None, f"are a JSON {_JSON_NAMES[type(arguments)]}"
     return arguments, None
 
 

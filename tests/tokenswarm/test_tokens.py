@@ -17,10 +17,15 @@ import msgspec
 import pytest
 from word_server import WordServer
 
-from tokenswarm.counting import LlamaCppTokenize, Server, SglangTokenize, UsageCounting, VllmTokenize
+from tokenswarm.agent_material import AgentMaterial
+from tokenswarm.counting import Server
 from tokenswarm.errors import InputError, TargetError
+from tokenswarm.prompts import survey_scenario
+from tokenswarm.scenario import parse_scenario
 from tokenswarm.survey import english_words, survey
+from tokenswarm.tokenize_api import LlamaCppTokenize, SglangTokenize, UsageCounting, VllmTokenize
 from tokenswarm.tokens import TokenCounter
+from tokenswarm.traffic.agentic import AgentSession
 
 LENGTHS = [1, 2, 3, 7, 8, 9, 16, 63, 64, 200, 777]
 
@@ -115,6 +120,17 @@ def test_text_reads_like_sentences() -> None:
     assert len(sentences) > 5
     assert all(sentence[0].isupper() and sentence[1:].islower() for sentence in sentences)
     assert text.endswith(".")
+
+
+def test_text_can_end_without_a_full_stop() -> None:
+    """What a template puts behind a system prompt could melt with a stop: such text ends in a word, and is as long."""
+    server = WordServer("vllm")
+    counter = counted(server)
+    for length in LENGTHS:
+        for seed in range(20):
+            text = counter.make_text(Random(seed), length, stop=False)
+            assert text[-1].isalpha()
+            assert server.count(user(text)) == counter.overhead + length
 
 
 def test_few_one_token_words_are_mixed_with_longer_ones() -> None:
@@ -235,6 +251,27 @@ def test_answers_recorded_from_vllm_and_sglang() -> None:
     assert SglangTokenize(server).ids("Hello there") == [2701, 333, 1414]
 
 
+TOOL = {"type": "function", "function": {"name": "look"}}
+
+
+@pytest.mark.parametrize(
+    ("speaks", "url", "choice"),
+    [("vllm", "/tokenize", None), ("llama.cpp", "/apply-template", "none"), ("usage", "/v1/chat/completions", "none")],
+)
+def test_tools_are_counted_as_the_request_offers_them(speaks: str, url: str, choice: str | None) -> None:
+    """Tools go along with every count; where the answer depends on it, ``tool_choice`` too; the scenario's own win."""
+    server = WordServer(speaks)
+    ways = {"vllm": VllmTokenize, "llama.cpp": LlamaCppTokenize, "usage": UsageCounting}
+    offered = {"tools": [TOOL], "tool_choice": "none"}
+    ways[speaks](Server(server.post, "m")).with_fields(offered).count(user("The"))
+    bodies = [body for asked, body in server.asked if asked == url]
+    assert [body["tools"] for body in bodies] == [[TOOL]]
+    assert [body.get("tool_choice") for body in bodies] == [choice]
+    own = Server(server.post, "m", request={"tools": []})
+    ways[speaks](own).with_fields(offered).count(user("The"))
+    assert [body["tools"] for asked, body in server.asked if asked == url] == [[TOOL], []]
+
+
 def test_answers_recorded_from_llama_cpp() -> None:
     """llama.cpp renders the chat in one answer and gives the ids of that text in another."""
 
@@ -343,6 +380,42 @@ def test_local_tokenizer_against_the_tokenizers_library(tmp_path: Path, sentence
         assert count(text) == counter.overhead + length
         assert count(text, "[system]be brief[end]") == counter.prompt_overhead("be brief") + length
         assert count(counter.make_random_text(Random(length), length)) == counter.overhead + length
+
+
+TOOLS_TEMPLATE = (
+    "{{ bos_token }}{% if tools %}[system]{% if messages[0].role == 'system' %}{{ messages[0].content }}\n\n{% endif %}"
+    "{% for tool in tools %}{{ tool.function.name }};{% endfor %}[end]{% endif %}"
+    "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}[end]{% endfor %}[assistant]"
+)
+
+
+@pytest.mark.slow
+def test_local_tokenizer_renders_the_tools_of_an_agent(tmp_path: Path) -> None:
+    """First prompts of jobs, rendered by hand and counted by the tokenizers library, have the computed length."""
+    from tokenizers import Tokenizer
+
+    folder = tmp_path / "tokenizer"
+    _train(folder, sentencepiece=False)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template": TOOLS_TEMPLATE}))
+    raw = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    agent = {"kind": "agentic", "system_prompt": {"tokens": 200}, "task_tokens": {"uniform": [1, 90]}}
+    scenario = parse_scenario(json.dumps({"target": {"tokenizer": str(folder)}, "traffic": [agent]}))
+    counter = survey_scenario(scenario, Server(WordServer().post, "m"))
+    assert (counter.source, counter.exact) == ("tokenizer", True)
+    material = AgentMaterial(scenario.traffic[0], counter)  # type: ignore[arg-type]
+    rendered = []
+    for ticket in range(10):
+        turn = AgentSession(material, Random(ticket), Random(ticket), ordinal=ticket, level=0).next()
+        assert turn is not None
+        assert turn.messages is not None
+        system, task = (message["content"] for message in turn.messages)
+        names = "".join(f"{tool['function']['name']};" for tool in turn.tools or [])
+        whole = f"<s>[system]{system}\n\n{names}[end][user]{task}[end][assistant]"
+        rendered.append(raw.encode(whole, add_special_tokens=False).ids)
+        assert len(rendered[-1]) == turn.input_tokens
+    shared = next(at for at, pair in enumerate(zip(*rendered[:2], strict=False)) if pair[0] != pair[1])
+    assert turn.prefix_tokens == shared
 
 
 @pytest.mark.slow
