@@ -17,7 +17,8 @@ from tests.simulated.conftest import ROOT, Run, Simulator
 from tests.simulated.scripted import Handler, Scripted, good, scripted
 from tokenswarm.scenario import load_scenario
 
-SCENARIOS = sorted((ROOT / "scenarios").rglob("*.yaml"))
+SCENARIOS = [path for path in sorted((ROOT / "scenarios").rglob("*.yaml")) if "material" not in path.parts]
+MIXED = ROOT / "locustfiles" / "mixed.py"
 
 
 def _one_ticket_a_class(path: Path) -> str:
@@ -25,16 +26,23 @@ def _one_ticket_a_class(path: Path) -> str:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     content.get("target", {}).pop("simulator", None)
     for one in content["traffic"]:
-        one["weight"] = 1
-        if "think_time_s" in one:
-            one["think_time_s"] = 0.05
-        if isinstance(one.get("prompts"), dict):
-            one["prompts"]["file"] = str((path.parent / one["prompts"]["file"]).resolve())
+        _shorten(one, path.parent)
     content["load"] = {"closed": {"users": 1, "sessions": len(content["traffic"]), "tail": "drain"}}
-    content.pop("objectives", None)
-    for one in content["traffic"]:
-        one.pop("objective", None)
+    for key in ("objectives", "prefix_cache"):
+        content.pop(key, None)
     return yaml.safe_dump(content)
+
+
+def _shorten(traffic: dict[str, Any], folder: Path) -> None:
+    traffic["weight"] = 1
+    traffic.pop("objective", None)
+    for pause in {"think_time_s", "tool_time_s"} & traffic.keys():
+        traffic[pause] = 0.05
+    prompts = traffic.get("prompts")
+    files = [(traffic, "tools"), (traffic, "trajectories"), *([(prompts, "file")] if isinstance(prompts, dict) else [])]
+    for place, key in files:
+        if key in place:
+            place[key] = str((folder / place[key]).resolve())
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=[str(path.relative_to(ROOT / "scenarios")) for path in SCENARIOS])
@@ -44,7 +52,7 @@ def test_every_scenario_in_git_runs_one_ticket_a_class(
     """It loads as it stands, and against the engine it is written for every class plays a session to its end."""
     scenario = load_scenario(path)
     server = simulator("--speed", "100", "--no-stall", preset=scenario.target.simulator or "demo")
-    run = locust("-H", server.url, scenario=_one_ticket_a_class(path))
+    run = locust("-H", server.url, scenario=_one_ticket_a_class(path), locustfile=MIXED)
     assert run.code == 0, run.output
     assert {row["traffic"] for row in run.measured()} == {one.name for one in scenario.traffic}
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
