@@ -24,6 +24,7 @@ from tests.locust_process import Run, free_port, run_locust
 
 HERE = Path(__file__).parent
 START_LIMIT_S = 240  # vLLM's first start inspects the model and fills caches
+VLLM_REPORTING = ("--enable-prompt-tokens-details", "--enable-per-request-metrics")
 
 
 @dataclass
@@ -110,7 +111,7 @@ def llamacpp_engine(folder: Path) -> Iterator[Engine]:
 
 
 @contextlib.contextmanager
-def vllm_engine(folder: Path) -> Iterator[Engine]:
+def vllm_engine(folder: Path, reporting: tuple[str, ...] = VLLM_REPORTING) -> Iterator[Engine]:
     """vLLM on the CPU with a tiny random Qwen2. Half a minute to start, twice that the first time."""
     _need("vllm", "vLLM")
     url, log = f"http://127.0.0.1:{free_port()}", folder / "vllm.log"
@@ -118,7 +119,7 @@ def vllm_engine(folder: Path) -> Iterator[Engine]:
         str(install.python("vllm").with_name("vllm")), "serve", str(install.model_path("vllm")),
         "--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--served-model-name", "tiny",
         "--enforce-eager", "--max-model-len", "1024", "--max-num-seqs", "16", "--block-size", "32",
-        "--enable-prefix-caching", "--enable-prompt-tokens-details", "--enable-per-request-metrics",
+        "--enable-prefix-caching", *reporting,
     ]  # fmt: skip
     env = {
         "HF_HUB_OFFLINE": "1",
