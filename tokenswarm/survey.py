@@ -230,8 +230,9 @@ def _overheads(asked: _Survey, systems: list[str]) -> dict[str, object]:
 def _shared_tokens(asked: _Survey, system: str | None) -> int | None:
     """Tokens that two prompts with nothing in common but ``system`` begin with."""
     pair = [asked.prompt(head, system=system) for head in asked.heads[:2]]
-    asked.calls += 2
-    return None if len(pair) < 2 else first_difference(asked.counting, *pair)
+    found = None if len(pair) < 2 else first_difference(asked.counting, *pair)
+    asked.calls += 0 if found is None else 2
+    return found
 
 
 def first_difference(counting: Counting, one: Prompt, other: Prompt) -> int | None:

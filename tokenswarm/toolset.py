@@ -114,6 +114,20 @@ def parsed_arguments(call: ToolCall) -> tuple[dict[str, Any] | None, str | None]
     return arguments, None
 
 
+def encodable(call: ToolCall) -> ToolCall:
+    """The call as UTF-8 can carry it: servers send halves of characters, which would stop the next request."""
+    try:
+        f"{call.id}{call.name}{call.arguments}".encode()
+    except UnicodeEncodeError:
+        return ToolCall(None, _whole(call.name), _whole(call.arguments))
+    return call
+
+
+def _whole(text: str) -> str:
+    """Halves that belong together become one character; single ones become U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _refuse_constant(name: str) -> None:
     """Python reads NaN and Infinity, servers do not."""
     raise ValueError(f"{name} is no JSON")

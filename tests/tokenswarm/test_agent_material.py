@@ -268,7 +268,7 @@ def test_every_nonce_costs_the_same_at_every_head(speaks: str) -> None:
         prompt.append({"role": "user", "content": counter.make_text(Random(2), 30)})
         for seed in range(50):
             with_nonce = behind_nonce(counter.make_nonce(Random(seed)), prompt)
-            assert server.count(with_nonce, tools) == server.count(prompt, tools) + 14  # type: ignore[arg-type]
+            assert server.count(with_nonce, tools) == server.count(prompt, tools) + 14
 
 
 def test_every_nonce_costs_the_same_before_a_completion() -> None:

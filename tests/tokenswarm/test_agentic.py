@@ -207,8 +207,8 @@ def test_the_last_call_of_a_forced_course_may_answer(
 
 def test_replay_ignores_stops_and_live_does_not(agent: Callable[..., AgentMaterial]) -> None:
     """A replayed answer has its drawn length; a live one ends where the model ends it, or as the scenario says."""
-    asked = [{"mode": "replay"}, {"mode": "live"}, {"mode": "live", "ignore_eos": True}]
-    turns = [session(agent(output_tokens=77, **one)).next() for one in asked]
+    asked: list[dict[str, Any]] = [{"mode": "replay"}, {"mode": "live"}, {"mode": "live", "ignore_eos": True}]
+    turns = [session(agent(**{"output_tokens": 77, **one})).next() for one in asked]
     assert [(turn.max_tokens, turn.ignore_eos) for turn in turns if turn] == [(77, True), (77, False), (77, True)]
 
 
@@ -367,6 +367,16 @@ def test_a_malformed_call_is_counted_and_answered_with_the_problem(
     assert made["tool_calls"][0]["function"] == {"name": bad.name or "unknown", "arguments": sent}
     assert result["content"].startswith("Error: ")
     assert told in result["content"]
+
+
+def test_halves_of_characters_do_not_stop_the_job(agent: Callable[..., AgentMaterial]) -> None:
+    """Two halves of an emoji in a name or in arguments become one, a single half a sign; the next body is UTF-8."""
+    halves = ToolCall("\ud83e", "cr\ud83e\udd80b", '{"a": "\ud83e\udd80", "b": "\ud83e"}')
+    turns, heard = played(session(agent(mode="live")), Answer("", [halves]), Answer(""))
+    assert heard[0].malformed_calls == 1
+    (made,) = messages(turns[1])[-2]["tool_calls"]
+    assert made["function"] == {"name": "cr🦀b", "arguments": '{"a": "🦀", "b": "\ufffd"}'}
+    assert json.dumps(messages(turns[1]), ensure_ascii=False).encode()
 
 
 def test_only_good_calls_take_time(agent: Callable[..., AgentMaterial]) -> None:

@@ -261,7 +261,7 @@ TOOL = {"type": "function", "function": {"name": "look"}}
 def test_tools_are_counted_as_the_request_offers_them(speaks: str, url: str, choice: str | None) -> None:
     """Tools go along with every count; where the answer depends on it, ``tool_choice`` too; the scenario's own win."""
     server = WordServer(speaks)
-    ways = {"vllm": VllmTokenize, "llama.cpp": LlamaCppTokenize, "usage": UsageCounting}
+    ways: dict[str, Any] = {"vllm": VllmTokenize, "llama.cpp": LlamaCppTokenize, "usage": UsageCounting}
     offered = {"tools": [TOOL], "tool_choice": "none"}
     ways[speaks](Server(server.post, "m")).with_fields(offered).count(user("The"))
     bodies = [body for asked, body in server.asked if asked == url]
@@ -404,7 +404,8 @@ def test_local_tokenizer_renders_the_tools_of_an_agent(tmp_path: Path) -> None:
     counter = survey_scenario(scenario, Server(WordServer().post, "m"))
     assert (counter.source, counter.exact) == ("tokenizer", True)
     material = AgentMaterial(scenario.traffic[0], counter)  # type: ignore[arg-type]
-    rendered = []
+    rendered: list[list[int]] = []
+    told = set()
     for ticket in range(10):
         turn = AgentSession(material, Random(ticket), Random(ticket), ordinal=ticket, level=0).next()
         assert turn is not None
@@ -414,8 +415,9 @@ def test_local_tokenizer_renders_the_tools_of_an_agent(tmp_path: Path) -> None:
         whole = f"<s>[system]{system}\n\n{names}[end][user]{task}[end][assistant]"
         rendered.append(raw.encode(whole, add_special_tokens=False).ids)
         assert len(rendered[-1]) == turn.input_tokens
+        told.add(turn.prefix_tokens)
     shared = next(at for at, pair in enumerate(zip(*rendered[:2], strict=False)) if pair[0] != pair[1])
-    assert turn.prefix_tokens == shared
+    assert told == {shared}
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 from tokenswarm.agent_material import AgentMaterial
 from tokenswarm.records import Divergence, SessionEnd
 from tokenswarm.toolcalls import ToolCall
-from tokenswarm.toolset import sendable_arguments
+from tokenswarm.toolset import encodable, sendable_arguments
 from tokenswarm.traffic.session import Answer, Heard
 from tokenswarm.traffic.turn import Turn
 from tokenswarm.trajectories import Step
@@ -73,6 +73,7 @@ class AgentSession:
         )
 
     def hear(self, answer: Answer) -> Heard:
+        answer = Answer(answer.text, [encodable(call) for call in answer.calls])
         problems = [self._toolset.judge(call).problem for call in answer.calls]
         compares = bool(self._recorded) and self._choice != "none"
         heard = Heard(
