@@ -185,6 +185,8 @@ class RunMaster:
         if self.levels:
             self.controller = Controller(self.levels, self._send, self._level_ended, self._level_begins)
             self._progress = gevent.spawn(self._tell_progress)
+        else:
+            self._engine.edge(None, "start")
         for name in [ALONE] if self._alone else list(self._clients):
             self._start_worker(name)
 
@@ -245,6 +247,8 @@ class RunMaster:
             self.controller.interrupt("the run was stopped")
         self._collect(collect)
         if self.controller is None:
+            if self._engine is not None:
+                self._engine.edge(None, "end")
             self._statistics.level("", self._free.wall_s, self._free.window_tokens("fill"))
         if self._engine is not None:
             self._engine.stop()

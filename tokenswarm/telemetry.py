@@ -44,8 +44,8 @@ class EngineSampler:
         self._missing = False  # the server has no such page: it is not asked again
         self._between: gevent.Greenlet | None = None
 
-    def edge(self, level: int, edge: Literal["start", "end"]) -> None:
-        """Sample now, at the beginning or end of a level; samples between are taken from the one to the other."""
+    def edge(self, level: int | None, edge: Literal["start", "end"]) -> None:
+        """Sample now, at the beginning or end of a level (None: of a free-running load), and between the two."""
         self.stop()
         self._sample(level, edge)
         if edge == "start" and not self._missing:
@@ -57,12 +57,12 @@ class EngineSampler:
             self._between.kill(block=False)
             self._between = None
 
-    def _sample_between(self, level: int) -> None:
+    def _sample_between(self, level: int | None) -> None:
         while not self._missing:
             gevent.sleep(self._interval_s)
             self._sample(level, None)
 
-    def _sample(self, level: int, edge: str | None) -> None:
+    def _sample(self, level: int | None, edge: str | None) -> None:
         for attempt in range(_SETTLE_READS):
             time_s, samples = self._read()
             if edge != "end" or attempt + 1 == _SETTLE_READS or not any(sample.running for sample in samples):
