@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from analysis import prefix_cache as prefix_cache_report
 from analysis.export import as_json, level_csv
 from analysis.objectives import Verdict, judge
 from analysis.outcome import Outcome
@@ -51,6 +52,12 @@ def table(options: argparse.Namespace) -> int:
         for reason in verdict.missed:
             print(f"objective missed: {reason}", file=sys.stderr)
     return verdict.exit_code
+
+
+def prefix_cache(options: argparse.Namespace) -> int:
+    """What the prefix cache bought: the paired levels of one run."""
+    sys.stdout.write(prefix_cache_report.report(_run_of(options.run), options))
+    return 0
 
 
 def _text(outcome: Outcome, verdict: Verdict, options: argparse.Namespace) -> str:
@@ -99,7 +106,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m analysis", description="Finished runs into tables.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # One line a subcommand: its name, its function, and the function that adds its options.
-    for name, command, add_options in ((("table", table, _table_options)),):
+    for name, command, add_options in (
+        ("table", table, _table_options),
+        ("prefix-cache", prefix_cache, prefix_cache_report.add_options),
+    ):
         options = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
         options.set_defaults(command=command)
         add_options(options)

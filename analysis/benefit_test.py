@@ -1,0 +1,80 @@
+"""The prefix-cache test of a run: every paired level, and the whole levels beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.arm_check import ArmRules, Finding, findings_of
+from analysis.benefit import Answer, CachedTokens, Difference, cached_tokens_of, differences_of
+from analysis.levels import LevelRow
+from analysis.pairs import Pairs, pairs_of
+from analysis.run_folder import Run
+from analysis.whole_levels import WholeLevels, whole_levels_of
+from tokenswarm.schedule import Arms
+
+HEADLINE = "ttft"  # the measure whose answer is that of the level
+
+
+@dataclass(frozen=True)
+class PairedLevel:
+    """What one level of paired sessions says."""
+
+    row: LevelRow
+    pairs: Pairs
+    differences: dict[str, Difference]
+    cached: CachedTokens
+    findings: list[Finding]
+
+    @property
+    def answer(self) -> Answer | None:
+        """That of the TTFT; ``None`` where a finding leaves nothing to conclude."""
+        if any(finding.void for finding in self.findings):
+            return None
+        return self.differences[HEADLINE].answer
+
+
+@dataclass(frozen=True)
+class BenefitTest:
+    """``rules`` say which question was asked, ``nonce_tokens`` how long a nonce is, where one was used."""
+
+    rules: ArmRules
+    nonce_tokens: int | None
+    levels: list[PairedLevel]
+    whole: list[WholeLevels]
+
+
+def benefit_test_of(run: Run, rows: list[LevelRow]) -> BenefitTest | None:
+    """From a run and its level rows; ``None`` where no level has arms."""
+    paired = [row for row in rows if row.arms == Arms.PAIRED]
+    whole = whole_levels_of(run, rows)
+    if not paired and not whole:
+        return None
+    rules = _rules(run)
+    nonce = run.isolation.get("nonce_tokens")
+    return BenefitTest(
+        rules=rules,
+        nonce_tokens=nonce if isinstance(nonce, int) else None,
+        levels=[_paired_level(run, row, rules) for row in paired],
+        whole=whole,
+    )
+
+
+def _paired_level(run: Run, row: LevelRow, rules: ArmRules) -> PairedLevel:
+    rows = run.requests[run.requests["level"] == row.level]
+    pairs = pairs_of(rows, silent_is_zero=rules.probe.get("reports_cached_tokens") is True)
+    differences = differences_of(pairs, row.concurrency or 1)
+    headline = differences[HEADLINE]
+    share = headline.effective / headline.pairs if headline.pairs else 1.0
+    return PairedLevel(row, pairs, differences, cached_tokens_of(pairs, share), findings_of(pairs, rules))
+
+
+def _rules(run: Run) -> ArmRules:
+    isolation: dict[str, Any] = run.isolation
+    template = run.facts.get("template_prefix_tokens")
+    return ArmRules(
+        cold=isolation.get("cold"),
+        by=isolation.get("by"),
+        template_tokens=template if isinstance(template, int) else 0,
+        probe=run.cache_probe,
+    )
