@@ -267,6 +267,12 @@ def test_columns_are_the_run_folders() -> None:
     assert COLUMNS[:6] == ("time_s", "level", "edge", "engine", "running", "waiting")
 
 
+def test_columns_are_documented() -> None:
+    """Each column of ``engine.csv`` has its line in docs/cache.md."""
+    text = (DATA.parents[1] / "docs" / "cache.md").read_text()
+    assert [column for column in COLUMNS if f"`{column}`" not in text] == []
+
+
 class Rows:
     """Keeps rows, and lets a test wait for a number of them."""
 
