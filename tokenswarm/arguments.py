@@ -90,7 +90,10 @@ class _Maker:
     def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         properties = schema.get("properties", {})
-        for key in schema.get("required", []) if depth < _DEEPEST else []:
+        required = schema.get("required", [])
+        optional = [key for key in properties if key not in required]
+        wanted = [*required, *optional[: max(0, schema.get("minProperties", 0) - len(required))]]
+        for key in wanted if depth < _DEEPEST else []:
             self._put(found, key, properties.get(key, {}), depth + 1)
         return found
 

@@ -206,6 +206,11 @@ SCHEMAS: list[dict[str, Any]] = [
         "properties": {"x": {"$ref": "#/$defs/tree"}},
         "required": ["x"],
     },
+    {
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}, "c": {"type": "string"}},
+        "required": ["b"],
+        "minProperties": 2,
+    },
     {"type": "object"},
 ]
 
