@@ -260,6 +260,7 @@ class RunMaster:
                 "state": "finished" if complete else "stopped",
                 "ended": datetime.now(UTC).isoformat(timespec="seconds"),
                 "reasons": [] if complete else ["stopped before all levels were done"],
+                "notes": [self._engine.note] if self._engine is not None and self._engine.note else [],
             },
         )
         folder.close()
