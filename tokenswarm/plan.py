@@ -29,7 +29,7 @@ from tokenswarm.scenario import AgenticTraffic, AnyTraffic, ChatTraffic, Scenari
 from tokenswarm.schedule import FILL_BLOCK, Level, Mix, Ticket
 from tokenswarm.target import Caller, request_headers
 from tokenswarm.telemetry import EngineSampler
-from tokenswarm.tokens import TokenCounter
+from tokenswarm.tokens import TokenCounter, messages_behind
 from tokenswarm.traffic.agentic import AgentSession
 from tokenswarm.traffic.chat import ChatSession
 from tokenswarm.traffic.session import Session
@@ -148,34 +148,42 @@ class Plan:
         warmups = 0 if ticket.phase == Phase.WARMUP else self._mix.count(index, ticket.level.warmup_sessions)
         return first[self._text_level(ticket) or 0] + warmups + rank
 
+    def require_room_for_nonce(self) -> None:
+        """Raise ``InputError`` where prompts are token ids, which no nonce can stand before."""
+        if any(isinstance(one, Material) and one.sends_ids for one in self._materials):
+            raise InputError("prefix_cache: this server needs a nonce, which prompts of token ids have no place for")
+
     def arm(self, ticket: Ticket) -> str | None:
         """``warm`` or ``cold`` in a prefix-cache test."""
         return arm_of(ticket, self.scenario.seed)
 
-    def body(self, turn: Turn, ticket: Ticket | None = None, number: int = 0) -> bytes:
+    def body(self, turn: Turn, ticket: Ticket, number: int) -> bytes:
         """The request body, ready to be sent. ``number``: of the turn within the session of ``ticket``."""
-        extra = dict(self.scenario.target.request)
+        extra = self.scenario.target.request
         messages, prompt = turn.messages, turn.prompt
-        arm = None if ticket is None else self.arm(ticket)
-        if arm is not None and ticket is not None and self.isolation is not None:
-            key = cache_key(arm, self.isolation, ticket, number, self.run)
-            if self.isolation.by == "salt":
-                extra["cache_salt"] = key
+        arm, isolation = self.arm(ticket), self.isolation
+        if arm is not None and isolation is not None:
+            key = cache_key(arm, isolation, ticket, number, self.run)
+            if isolation.by == "salt":
+                extra = extra | {"cache_salt": key}
+            elif messages is not None:
+                messages = messages_behind(self.counter.make_nonce(Random(key)), messages)
             else:
-                messages, prompt = _behind(self.counter.make_nonce(Random(key)), messages, prompt)
-        if messages is not None:
-            if turn.tools is not None:
-                extra = {"tools": turn.tools, "tool_choice": turn.tool_choice} | extra
-            return chat_body(self.model, messages, max_tokens=turn.max_tokens, ignore_eos=turn.ignore_eos, extra=extra)
-        return completion_body(
-            self.model, prompt or "", max_tokens=turn.max_tokens, ignore_eos=turn.ignore_eos, extra=extra
-        )
+                prompt = f"{self.counter.make_nonce(Random(key))}{prompt}"
+        limits: dict[str, Any] = {"max_tokens": turn.max_tokens, "ignore_eos": turn.ignore_eos}
+        if messages is None:
+            return completion_body(self.model, prompt or "", extra=extra, **limits)
+        if turn.tools is not None:
+            extra = {"tools": turn.tools, "tool_choice": turn.tool_choice} | extra
+        return chat_body(self.model, messages, extra=extra, **limits)
 
-    def asked_tokens(self, turn: Turn, number: int) -> int | None:
-        """Asked length of the turn's prompt, a nonce at its head included."""
-        asked = turn.input_tokens
-        nonce = self.isolation is not None and self.isolation.by == "nonce" and number == 0
-        return asked if asked is None or not nonce else asked + self.counter.nonce_tokens
+    def lengths(self, turn: Turn, number: int) -> dict[str, int | None]:
+        """What a record says of the length of a turn's prompt, in tokens, a nonce at its head included."""
+        nonce = self.counter.nonce_tokens if self.isolation is not None and self.isolation.by == "nonce" else 0
+        return {
+            "asked_input_tokens": _plus(turn.input_tokens, 0 if number else nonce),
+            "prefix_tokens": _plus(turn.prefix_tokens, nonce),
+        }
 
     # to other processes and to the run folder -------------------------------------------
 
@@ -230,7 +238,7 @@ class Plan:
             "input_tokens_note": self.counter.note,
             "cache_probe": None if self.cache is None else msgspec.to_builtins(self.cache),
             "isolation": None if self.isolation is None else msgspec.to_builtins(self.isolation),
-            "template_prefix_tokens": self.counter.template_prefix,
+            "template_prefix_tokens": self.counter.common_prefix,
             "notes": self.notes(),
         }
 
@@ -245,13 +253,5 @@ class Plan:
         return notes
 
 
-def _behind(
-    nonce: str, messages: list[dict[str, Any]] | None, prompt: str | list[int] | None
-) -> tuple[list[dict[str, Any]] | None, str | list[int] | None]:
-    """The prompt with ``nonce`` at its very head."""
-    if messages is not None:
-        head = messages[0]
-        return [{**head, "content": f"{nonce}{head['content']}"}, *messages[1:]], None
-    if isinstance(prompt, list):
-        raise InputError("prompts of token ids have no place for a nonce; use prompts: words")
-    return None, f"{nonce}{prompt}"
+def _plus(tokens: int | None, more: int) -> int | None:
+    return None if tokens is None else tokens + more

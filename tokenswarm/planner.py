@@ -44,21 +44,25 @@ def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str
     target = scenario.target
     headers = request_headers(endpoint, target)
     model = find_model(endpoint, target, headers)
-    counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model))
+    counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model), kind)
     simulated = simulator_url is not None or is_simulated(endpoint, target, headers)
     plan = Plan(scenario, url, model, counter, simulated, kind)
-    if probe_wanted(scenario):
+    if probe_wanted(scenario, kind):
         cache = probe_cache(prober(endpoint, target, headers, model), counter, api=target.api)
         plan = replace(plan, cache=cache, isolation=_isolation(scenario, cache))
     _ = plan.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
+    if plan.isolation is not None and plan.isolation.by == "nonce":
+        plan.require_room_for_nonce()
     return plan
 
 
-def probe_wanted(scenario: Scenario) -> bool:
+def probe_wanted(scenario: Scenario, kind: str | None) -> bool:
     """Whether the run needs to know what the server's prefix cache does."""
     if scenario.cache_probe != "auto":
         return scenario.cache_probe == "always"
-    return scenario.prefix_cache is not None or any(one.kind == "agentic" for one in scenario.traffic)
+    return scenario.prefix_cache is not None or any(
+        one.kind == "agentic" and kind in (None, one.kind) for one in scenario.traffic
+    )
 
 
 def _isolation(scenario: Scenario, cache: CacheProbe) -> Isolation | None:

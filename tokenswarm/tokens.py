@@ -62,6 +62,12 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         """Tokens around a one-message prompt, system prompt included. ``KeyError`` if that text was not surveyed."""
         return self.overhead if system is None else self.system_overheads[system]
 
+    @property
+    def common_prefix(self) -> int | None:
+        """Tokens that all prompts begin with, whatever we put into them: template, and tools where they come first."""
+        known = [self.template_prefix, *(one.common for costs in self.openings.values() for one in costs)]
+        return max((tokens for tokens in known if tokens is not None), default=None)
+
     def make_text(self, rng: Random, tokens: int, *, stop: bool = True) -> str:
         """Sentences of exactly ``tokens`` tokens (at least 1).
 
@@ -133,9 +139,12 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
 
 def behind_nonce(nonce: str, prompt: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
     """The prompt with ``nonce`` at its very head."""
-    if isinstance(prompt, str):
-        return nonce + prompt
-    return [{**prompt[0], "content": f"{nonce}{prompt[0]['content']}"}, *prompt[1:]]
+    return nonce + prompt if isinstance(prompt, str) else messages_behind(nonce, prompt)
+
+
+def messages_behind(nonce: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The conversation with ``nonce`` at its very head."""
+    return [{**messages[0], "content": f"{nonce}{messages[0]['content']}"}, *messages[1:]]
 
 
 def _one_of(items: list[Item], rng: Random) -> Item:
