@@ -82,9 +82,7 @@ def _worth_a_table(cache: LevelCache, outcome: Outcome) -> bool:
 
 def _asks_for_it(outcome: Outcome) -> bool:
     """Whether the scenario is about the prefix cache: a test of it, or agents."""
-    traffic = outcome.scenario.get("traffic")
-    kinds = [item.get("kind") for item in traffic if isinstance(item, dict)] if isinstance(traffic, list) else []
-    return "agentic" in kinds or bool(outcome.scenario.get("prefix_cache"))
+    return "agentic" in outcome.kinds.values() or bool(outcome.scenario.get("prefix_cache"))
 
 
 def _reasons(judged: list[tuple[LevelRow, LevelCache]]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.figures import SYMBOL, Figure
+from analysis.jobs import PARTS
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow
 
@@ -78,6 +79,11 @@ FURTHER: tuple[Column, ...] = (
     _plain("asked_input_tokens_mean", "asked input tokens mean", 1),
     _plain("cache_share", "cache share", 3),
     _plain("cache_share_implied", "cache share implied", 3),
+    *(_plain(f"job_{label}_s", f"job {label} s", 1) for label in ("p50", "p90", "p95", "p99", "mean")),
+    *(_plain(f"job_{part}_mean_s", f"job {part} s", 1) for part in PARTS),
+    _plain("steps_mean", "steps mean", 1),
+    _plain("jobs_per_h", "jobs/h", 1),
+    _plain("good_jobs_per_h", "jobs/h in objective", 1),
 )
 
 # One row a name of a locustfile that is not ours.

@@ -12,13 +12,16 @@ from typing import Any
 from analysis.cache_verdict import LevelCache
 from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
 from analysis.figures import Figure, Mark
+from analysis.jobs import LevelJobs
 from analysis.levels import LATENCIES, LevelRow
 from analysis.notes import BASIS_TEXT
 from analysis.objectives import ClassVerdict, Verdict
 from analysis.outcome import NameRow, Outcome
+from analysis.steps import ContextRow, StepRow
 from analysis.tables import scaling_rows
 
 FORMAT = 1
+_SAMPLED = (*LATENCIES, "job")  # whose quantiles have intervals
 
 
 def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
@@ -40,7 +43,7 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
         ["concurrency", "requests", "failed", *(c.key for c in columns), "ok", "cancelled", "early_stopped", "errors"]
         + ["level", "label", "arms", "traffic", "state", "reason", "basis", "throughput_ratio", "efficiency"]
         + ["cache_source", "cache_verdict", "cache_reason", "simulated"]
-        + [f"{name}_n" for name in LATENCIES]
+        + [f"{name}_n" for name in _SAMPLED]
         + [name for c in bounded for name in (f"{c.key}_low", f"{c.key}_high")]
         + [mark.replace(" ", "_") for mark in Mark]
     )
@@ -55,7 +58,7 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
             + [row.basis or ""]
             + [_number(scaling.throughput_ratio if scaling else None), _number(scaling.efficiency if scaling else None)]
             + [*_cache_cells(row.cache), str(outcome.simulated).lower()]
-            + [_number(row.figure(f"{name}_p50_s").n) for name in LATENCIES]
+            + [_number(row.figure(f"{name}_p50_s").n) for name in _SAMPLED]
             + [_number(end) for f in bounds for end in (f.low, f.high)]
             + [" ".join(c.key for c, f in zip(columns, figures, strict=True) if mark in f.marks) for mark in Mark]
         )
@@ -76,6 +79,8 @@ def as_json(outcome: Outcome, verdict: Verdict) -> str:
         "cold_start": None
         if outcome.cold_start is None
         else asdict(outcome.cold_start) | {"later_ttft_s": _figure(outcome.cold_start.later_ttft_s)},
+        "steps": [_step(row) for row in outcome.steps],
+        "contexts": [_context(row) for row in outcome.contexts],
         "warmup": [
             asdict(row) | {"ttft_mean_s": _figure(row.ttft_mean_s), "e2e_mean_s": _figure(row.e2e_mean_s)}
             for row in outcome.warmup
@@ -109,7 +114,47 @@ def _level(row: LevelRow) -> dict[str, Any]:
         "estimated_tokens": row.estimated_tokens,
         "unknown_tokens": row.unknown_tokens,
         "cache": None if row.cache is None else asdict(row.cache),
+        "jobs": None if row.jobs is None else _jobs(row.jobs),
         "figures": {name: _figure(figure) for name, figure in row.figures.items()},
+    }
+
+
+def _jobs(jobs: LevelJobs) -> dict[str, Any]:
+    """Counts; the durations are among the level's figures."""
+    return {
+        "count": jobs.count,
+        "completed": jobs.completed,
+        "states": jobs.states,
+        "tool_calls": jobs.tool_calls,
+        "malformed_calls": jobs.malformed_calls,
+        "divergences": jobs.divergences,
+    }
+
+
+def _step(row: StepRow) -> dict[str, Any]:
+    return {
+        "traffic": row.traffic,
+        "level": row.level,
+        "label": row.label,
+        "step": row.first,
+        "requests": row.requests,
+        "prompt_tokens_mean": row.prompt_tokens.value,
+        "eligible_tokens_mean": row.eligible_tokens.value,
+        "cached_tokens_mean": row.cached_tokens.value,
+        "cached_share_of_eligible": row.share,
+    }
+
+
+def _context(row: ContextRow) -> dict[str, Any]:
+    return {
+        "traffic": row.traffic,
+        "level": row.level,
+        "label": row.label,
+        "prompt_tokens_low": row.low,
+        "prompt_tokens_high": row.high,
+        "ttft_p50_s": _figure(row.ttft_p50_s),
+        "ttft_p95_s": _figure(row.ttft_p95_s),
+        "cached_share": row.cached_share,
     }
 
 
@@ -158,7 +203,7 @@ def _write_names(rows: list[NameRow], write: Any) -> None:
 
 
 def _has_bound(column: Column) -> bool:
-    return column.figure.startswith(LATENCIES)
+    return column.figure.startswith(_SAMPLED)
 
 
 def _finite(value: float | None) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 from analysis.cache_block import TOO_GOOD
 from analysis.columns import NAMES, SHOWN
 from analysis.figures import LEGEND, SYMBOL, Mark
+from analysis.job_tables import figures_of_jobs
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow, Outcome
 from analysis.tables import CONTAMINATED
@@ -31,6 +32,7 @@ def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
 def _marks(outcome: Outcome, rows: list[LevelRow] | list[NameRow]) -> list[str]:
     columns = NAMES if outcome.names else SHOWN
     marked = {mark for row in rows for column in columns for mark in row.figure(column.figure).marks}
+    marked |= {mark for figure in figures_of_jobs(outcome) for mark in figure.marks}
     advice = {Mark.NO_BOUND: f"; {_more_requests(outcome, _needed(rows))}"}
     return [f"{SYMBOL[mark]}  {LEGEND[mark]}{advice.get(mark, '')}" for mark in Mark if mark in marked]
 

@@ -14,6 +14,7 @@ from analysis import window as windows
 from analysis.cache_verdict import CacheJudge, LevelCache
 from analysis.eligible import eligible_tokens
 from analysis.figures import BLANK, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
+from analysis.jobs import LevelJobs, jobs_of, level_jobs
 from analysis.level_names import level_arms, level_names
 from analysis.requests_csv import values_of
 from analysis.run_folder import Run
@@ -54,6 +55,7 @@ class LevelRow:
     estimated_tokens: int = 0  # successes whose token count is an estimate
     unknown_tokens: int = 0  # successes whose token count is unknown
     cache: LevelCache | None = None  # the verdict on what came from the prefix cache; None where nobody judged
+    jobs: LevelJobs | None = None
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def figure(self, name: str) -> Figure:
@@ -85,16 +87,21 @@ class LevelRow:
         return ratio(self.failed, self.ok + self.failed)
 
 
-def level_rows(run: Run, *, failures_infinite: bool = False) -> tuple[list[LevelRow], list[LevelRow]]:
-    """The rows of all levels in order, and the rows of every traffic class of them."""
+def level_rows(
+    run: Run, eligible: pd.DataFrame | None = None, *, failures_infinite: bool = False
+) -> tuple[list[LevelRow], list[LevelRow]]:
+    """The rows of all levels in order, and the rows of every traffic class of them.
+
+    ``eligible``: those of ``eligible.eligible_tokens``, where they have been worked out already.
+    """
     pooled, by_class = [], []
     names, arms = level_names(run), level_arms(run)
-    judge = CacheJudge(run, eligible_tokens(run))
+    judge, jobs = CacheJudge(run, eligible_tokens(run) if eligible is None else eligible), jobs_of(run)
     for level, rows in levels_of(run.requests):
         row = _identity(run, level, rows)
         if level is not None:
             row.label, row.arms = names[level], arms.get(level, "")
-        scope = _Scope(run, level, rows, row, failures_infinite, judge)
+        scope = _Scope(run, level, rows, row, failures_infinite, judge, _at(jobs, level))
         pooled.append(scope.row_for(None))
         classes = sorted(rows["traffic"].dropna().unique())
         if len(classes) == 1:
@@ -121,6 +128,7 @@ class _Scope:
     identity: LevelRow
     failures_infinite: bool
     judge: CacheJudge
+    jobs: pd.DataFrame  # of this level, one row each
 
     def __post_init__(self) -> None:
         self.window = windows.window_of(self.rows[self.rows["phase"] == Phase.MEASURED])
@@ -140,6 +148,14 @@ class _Scope:
         row.figures |= _gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
         row.cache = self.cache if traffic is None else self.judge.level(self.level, row.arms, traffic, self.cache)
         row.figures |= {"cache_share": number(row.cache.measured), "cache_share_implied": number(row.cache.implied)}
+        row.jobs = level_jobs(
+            self.jobs if traffic is None else self.jobs[self.jobs["traffic"] == traffic],
+            rows,
+            self.window,
+            whole_window=row.basis == Basis.WINDOW,
+            failures_infinite=self.failures_infinite,
+        )
+        row.figures |= row.jobs.figures
         if row.estimated_tokens:
             for name in row.figures:
                 if name.startswith(("tpot", "output_tok", "steady_tok", "per_request_tok", "tokens", "output_tokens")):
@@ -220,8 +236,12 @@ def _basis_of(run: Run, level: int, rows: pd.DataFrame) -> Basis:
 
 def _of(table: pd.DataFrame, level: int | None, traffic: str | None) -> pd.DataFrame:
     """Rows of a side table that belong to one level and class."""
-    rows = table[table["level"].isna() if level is None else table["level"] == level]
+    rows = _at(table, level)
     return rows if traffic is None else rows[rows["traffic"] == traffic]
+
+
+def _at(table: pd.DataFrame, level: int | None) -> pd.DataFrame:
+    return table[table["level"].isna() if level is None else table["level"] == level]
 
 
 def _exact_classes(run: Run) -> set[str] | None:

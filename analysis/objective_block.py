@@ -129,14 +129,16 @@ def _shown_limit(check: Check) -> str:
 def _name(check: Check) -> str:
     """``ttft_p95_s`` as TTFT p95."""
     latency, _, statistic = check.metric.removesuffix("_s").partition("_")
+    if latency == "job":
+        return f"job time {statistic}"
     return f"{latency.upper()} {statistic}" if statistic else latency
 
 
 def _unit(check: Check) -> str:
-    """As in the level table: TTFT and TPOT in milliseconds, E2E in seconds."""
+    """As in the tables: TTFT and TPOT in milliseconds, E2E and job times in seconds."""
     if check.metric == "failed":
         return "%"
-    return "s" if check.metric.startswith("e2e") else "ms"
+    return "s" if check.metric.startswith(("e2e", "job")) else "ms"
 
 
 def _scale(check: Check) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from analysis.cache_verdict import share_line
 from analysis.figures import Mark
 from analysis.levels import LATENCIES, LevelRow
+from analysis.limits import limits_by_class, mapping, objective_names
 from analysis.outcome import Outcome
 from tokenswarm.errors import ErrorKind
 
@@ -89,18 +90,12 @@ class Verdict:
 
 def judge(outcome: Outcome) -> Verdict:
     """Each class at each level against its objective, or against the default share of failures."""
-    objectives = _mapping(outcome.scenario.get("objectives"))
-    named = {
-        str(item.get("name")): item.get("objective")
-        for item in outcome.scenario.get("traffic") or []
-        if isinstance(item, dict)
-    }
+    limits, named = limits_by_class(outcome.scenario), objective_names(outcome.scenario)
     verdicts = []
     contaminated = {row.level for row in outcome.levels if row.contaminated}
     for row in outcome.classes:
         name = named.get(row.traffic or "")
-        limits = _mapping(objectives.get(name)) if name else {}
-        checks = tuple(_checks(row, limits))
+        checks = tuple(_checks(row, limits.get(row.traffic or "", {})))
         label = "" if row.level is None else row.name
         proves = row.complete and row.level not in contaminated
         verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, proves, label))
@@ -110,8 +105,8 @@ def judge(outcome: Outcome) -> Verdict:
 def _checks(row: LevelRow, limits: dict[str, Any]) -> list[Check]:
     failed_limit = limits.get("failed")
     checks = [Check("failed", DEFAULT_FAILED_LIMIT if failed_limit is None else float(failed_limit), row.failed_share)]
-    for latency in LATENCIES:
-        for statistic, limit in _mapping(limits.get(f"{latency}_s")).items():
+    for latency in (*LATENCIES, "job"):
+        for statistic, limit in mapping(limits.get(f"{latency}_s")).items():
             name = f"{latency}_{statistic}_s"
             figure = row.figure(name)
             checks.append(Check(name, float(limit), figure.value, Mark.NO_BOUND in figure.marks))
@@ -137,7 +132,3 @@ def _doubts(levels: list[LevelRow]) -> list[str]:
             kinds = ", ".join(f"{count} {kind}" for kind, count in blamed.items())
             doubts.append(f"{where}: failures inside the load generator ({kinds})")
     return doubts
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

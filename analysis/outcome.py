@@ -7,6 +7,7 @@ from typing import Any
 
 from analysis.figures import BLANK, Figure
 from analysis.levels import LevelRow
+from analysis.steps import ContextRow, StepRow
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,19 @@ class Outcome:
     levels: list[LevelRow] = field(default_factory=list)
     classes: list[LevelRow] = field(default_factory=list)
     names: list[NameRow] = field(default_factory=list)
+    job_classes: list[str] = field(default_factory=list)  # whose sessions are worth a table of jobs
+    steps: list[StepRow] = field(default_factory=list)  # of each level
+    step_groups: list[StepRow] = field(default_factory=list)  # of each level, and where there are several of all
+    contexts: list[ContextRow] = field(default_factory=list)
     cold_start: ColdStart | None = None
     warmup: list[WarmupRow] = field(default_factory=list)
     failures: list[FailureGroup] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)  # reasons why the run as a whole is not credible
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Kind of each traffic class, by name."""
+        traffic = self.scenario.get("traffic")
+        classes = [item for item in traffic if isinstance(item, dict)] if isinstance(traffic, list) else []
+        return {str(item.get("name")): str(item.get("kind") or "chat") for item in classes}

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.cache_block import cache_block_of
+from analysis.job_tables import job_blocks, step_blocks
 from analysis.legend import legend_of
 from analysis.objective_block import TITLE as OBJECTIVES
 from analysis.objective_block import block_of
@@ -93,8 +94,10 @@ def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     """Tables and sentences in reading order; the first table needs no title."""
     tables = level_tables(outcome, by_class=choice.by_class)
     parts = [Part("" if table.key == "levels" else table.title, table, []) for table in tables]
+    parts += job_blocks(outcome)
     if (cache := cache_block_of(outcome)) is not None:
         parts.append(Part(cache.table.title, cache.table, cache.lines))
+    parts += step_blocks(outcome)
     if (block := block_of(verdict)) is not None:
         parts.append(Part(OBJECTIVES, block.table, block.lines))
     parts += [Part(table.title, table, []) for table in further_tables(outcome, by_class=choice.by_class)]

@@ -7,6 +7,7 @@ from pathlib import Path
 from analysis.cache_block import cache_notes
 from analysis.cold_start import cold_start_of, warmup_rows
 from analysis.csv_file import header_of
+from analysis.eligible import eligible_tokens
 from analysis.failures import groups_of_rows
 from analysis.level_names import level_names
 from analysis.levels import level_rows
@@ -15,6 +16,7 @@ from analysis.locust_levels import outcome_of_locust
 from analysis.notes import notes_of, unrun_levels
 from analysis.outcome import Outcome
 from analysis.run_folder import Run, read_run, run_of_requests
+from analysis.steps import job_classes, steps_of
 from tokenswarm.errors import RunFolderError
 from tokenswarm.records import Phase
 
@@ -70,7 +72,9 @@ def _outcome_of_file(path: Path, failures_infinite: bool) -> Outcome:
 
 def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
     """Levels, cold start, failures and footnotes of a run."""
-    rows, by_class = level_rows(run, failures_infinite=failures_infinite)
+    eligible = eligible_tokens(run)
+    rows, by_class = level_rows(run, eligible, failures_infinite=failures_infinite)
+    steps = steps_of(run, eligible)
     measured = run.requests[run.requests["phase"] == Phase.MEASURED]
     outcome = Outcome(
         path=str(run.path),
@@ -81,6 +85,10 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         scenario=run.scenario,
         levels=rows,
         classes=by_class,
+        job_classes=job_classes(run),
+        steps=steps.steps,
+        step_groups=steps.groups,
+        contexts=steps.contexts,
         cold_start=cold_start_of(run.requests, rows),
         warmup=warmup_rows(run.requests, level_names(run)),
         failures=groups_of_rows(measured[measured["error_kind"].notna()]),

@@ -1,0 +1,199 @@
+"""A job is one session: from its first send to the last finish, on the clock of the one worker that played it.
+
+Its time divides into *model* (requests, each to the end of its stream), *tools* (tool and think times between them) and
+*client* (all the rest: making prompts, decoding answers, and lateness).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.figures import BLANK, Figure, Values, mean_figure, number, quantile_figure
+from analysis.limits import limits_by_class, mapping
+from analysis.requests_csv import values_of
+from analysis.run_folder import Run
+from analysis.window import Window
+from tokenswarm.errors import ErrorKind
+from tokenswarm.records import Divergence, Phase, SessionEnd
+
+QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+PARTS = ("model", "queue", "prefill", "decode", "tools", "client")  # of a job's time
+MOST_UNTOLD = 0.05  # share of the jobs of which a server may leave out its durations
+_SERVER = {"queue": "server_queue_s", "prefill": "server_prefill_s", "decode": "server_decode_s"}
+_LATENCIES = ("ttft_s", "tpot_s", "e2e_s")
+
+
+class JobState(StrEnum):
+    DONE = SessionEnd.DONE.value
+    STEP_LIMIT = SessionEnd.STEP_LIMIT.value
+    FAILED = "failed"  # a request failed, and its session with it
+    CUT = "cut"  # by the end of the level or the run
+    UNFINISHED = "unfinished"  # the run died before its last request
+
+
+COMPLETED = (JobState.DONE.value, JobState.STEP_LIMIT.value)  # played to their end
+
+
+@dataclass
+class LevelJobs:
+    """The jobs that began in the measured part of a level, or those of one class of them.
+
+    ``figures``: ``job_p50_s`` and so on over the completed jobs, means of the parts of their time, jobs per hour.
+    """
+
+    states: dict[str, int]
+    figures: dict[str, Figure] = field(default_factory=dict)
+    tool_calls: int | None = None
+    malformed_calls: int | None = None
+    divergences: dict[str, int] = field(default_factory=dict)  # answers by Divergence, ``same`` among them
+
+    @property
+    def count(self) -> int:
+        return sum(self.states.values())
+
+    @property
+    def completed(self) -> int:
+        return sum(self.states.get(state, 0) for state in COMPLETED)
+
+
+def jobs_of(run: Run) -> pd.DataFrame:
+    """One row a session of ``run.requests``.
+
+    Columns: level, traffic, phase (of the first request), state, start_s, end_s, job_s, steps, ``…_s`` for each of
+    ``PARTS`` (blank where unknown), and meets (whether its class' objective holds for it; blank without limits).
+    """
+    rows = run.requests[run.requests["session"].notna() & run.requests["sent_s"].notna()]
+    rows = rows.assign(session=rows["session"].astype(str)).sort_values(["turn", "sent_s"], kind="stable")
+    rows["met"] = _within_limits(rows, limits_by_class(run.scenario))
+    rows["model_s"] = rows["finished_s"] - rows["sent_s"]
+    first = ~rows.duplicated("session")
+    known_pauses = bool(run.requests["history_tokens"].notna().any())  # written by the same runs as pauses
+    rows["tools_s"] = rows["pause_s"].fillna(0.0 if known_pauses else np.nan).mask(first, 0.0)
+    sessions = rows.groupby("session", sort=False)
+    jobs = sessions.agg(
+        level=("level", "first"),
+        traffic=("traffic", "first"),
+        phase=("phase", "first"),
+        start_s=("sent_s", "min"),
+        end_s=("finished_s", "max"),
+        steps=("sent_s", "size"),
+    )
+    jobs["state"] = _states(rows, sessions)
+    jobs["job_s"] = jobs["end_s"] - jobs["start_s"]
+    for part in ("model", "tools"):
+        jobs[f"{part}_s"] = _sum_of_known(rows, f"{part}_s")
+    jobs["client_s"] = jobs["job_s"] - jobs["model_s"] - jobs["tools_s"]
+    for part, fact in _SERVER.items():
+        jobs[f"{part}_s"] = _sum_of_known(rows, fact)
+    jobs["meets"] = _meets(jobs, sessions["met"].min(), limits_by_class(run.scenario))
+    return jobs
+
+
+def level_jobs(
+    jobs: pd.DataFrame, rows: pd.DataFrame, window: Window | None, *, whole_window: bool, failures_infinite: bool
+) -> LevelJobs:
+    """The jobs of a level or of one class of it, and its request rows.
+
+    ``whole_window``: jobs per hour are counted as tokens are with ``tail: fill``, each completed job of any phase after
+    the warm-up by the share of its time that lies in the window. Otherwise they are the measured ones that completed
+    in it.
+    """
+    measured = jobs[jobs["phase"] == Phase.MEASURED]
+    completed = measured[measured["state"].isin(COMPLETED)]
+    states = {str(state): int(count) for state, count in measured["state"].value_counts().items() if count}
+    late = states.get(JobState.FAILED.value, 0) if failures_infinite else 0
+    counted = jobs[jobs["state"].isin(COMPLETED) & (jobs["phase"] != Phase.WARMUP)] if whole_window else completed
+    figures = _durations(completed, late) | _parts(completed) | _rates(counted, window, whole_window)
+    answers = rows[(rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna()]
+    return LevelJobs(
+        states,
+        figures,
+        tool_calls=_total(answers["tool_calls"]),
+        malformed_calls=_total(answers["malformed_calls"]),
+        divergences={str(kind): int(n) for kind, n in answers["divergence"].value_counts().items() if n},
+    )
+
+
+def differing(jobs: LevelJobs) -> int:
+    """Answers that are not what the recording goes on with."""
+    return sum(count for kind, count in jobs.divergences.items() if kind != Divergence.SAME)
+
+
+def _states(rows: pd.DataFrame, sessions: Any) -> pd.Series[Any]:
+    """Runs that did not write how a session ended have none that ended otherwise than by itself or with an error."""
+    last: pd.Series[Any] = sessions["session_end"].last().astype("object")
+    if rows["session_end"].isna().all():
+        last = last.fillna(JobState.DONE.value)
+    kinds = rows["error_kind"].astype("object")
+    failed = (kinds.notna() & (kinds != ErrorKind.CANCELLED)).groupby(rows["session"], sort=False).any()
+    cut = (kinds == ErrorKind.CANCELLED).groupby(rows["session"], sort=False).any()
+    states = last.fillna(JobState.UNFINISHED.value)
+    return states.mask(cut, JobState.CUT.value).mask(failed, JobState.FAILED.value)
+
+
+def _sum_of_known(rows: pd.DataFrame, column: str) -> pd.Series[float]:
+    """Sums over each session; blank where one of its requests does not tell."""
+    sums: pd.Series[float] = rows.groupby("session", sort=False)[column].sum()
+    return sums.mask(rows[column].isna().groupby(rows["session"], sort=False).any())
+
+
+def _within_limits(rows: pd.DataFrame, limits: dict[str, dict[str, Any]]) -> pd.Series[bool]:
+    """Whether each request keeps to its class' limits, the largest of each latency. A single token has no TPOT."""
+    good = rows["error_kind"].isna()
+    for name, of_class in limits.items():
+        mine = rows["traffic"] == name
+        for latency in _LATENCIES:
+            limit = max(mapping(of_class.get(latency)).values(), default=None)
+            if limit is not None:
+                kept = (rows[latency] <= limit) | (rows[latency].isna() & (latency == "tpot_s"))
+                good &= kept | ~mine
+    return good
+
+
+def _meets(jobs: pd.DataFrame, requests_met: pd.Series[bool], limits: dict[str, dict[str, Any]]) -> pd.Series[float]:
+    """1 where the job and all its requests keep to the limits, 0 where not, blank where its class has none."""
+    met = (jobs["state"].isin(COMPLETED) & requests_met).astype("float64")
+    for name, of_class in limits.items():
+        limit = max(mapping(of_class.get("job_s")).values(), default=None)
+        if limit is not None:
+            met = met.mask((jobs["traffic"] == name) & ~(jobs["job_s"] <= limit), 0.0)
+    named = [name for name, of_class in limits.items() if any(of_class.get(key) for key in (*_LATENCIES, "job_s"))]
+    return met.where(jobs["traffic"].isin(named))
+
+
+def _durations(completed: pd.DataFrame, late: int) -> dict[str, Figure]:
+    known = values_of(completed["job_s"])
+    values: Values = np.concatenate([known, np.full(late, np.inf)]) if late else known
+    figures = {f"job_{label}_s": quantile_figure(values, q) for label, q in QUANTILES.items()}
+    return figures | {"job_mean_s": mean_figure(known), "steps_mean": mean_figure(values_of(completed["steps"]))}
+
+
+def _parts(completed: pd.DataFrame) -> dict[str, Figure]:
+    figures = {}
+    for part in PARTS:
+        known = values_of(completed[f"{part}_s"])
+        told = len(known) and len(known) >= (1 - MOST_UNTOLD) * len(completed)
+        figures[f"job_{part}_mean_s"] = mean_figure(known) if told else BLANK
+    return figures
+
+
+def _rates(counted: pd.DataFrame, window: Window | None, whole_window: bool) -> dict[str, Figure]:
+    if window is None or counted.empty:
+        return {"jobs_per_h": BLANK, "good_jobs_per_h": BLANK}
+    weights = (counted["end_s"] <= window.end_s).astype("float64")
+    if whole_window:
+        inside = counted["end_s"].clip(upper=window.end_s) - counted["start_s"].clip(lower=window.start_s)
+        weights = (inside.clip(lower=0.0) / counted["job_s"]).where(counted["job_s"] > 0, 1.0)
+    per_hour = 3600.0 / window.length_s
+    told = bool(counted["meets"].notna().all())
+    good = float((weights * counted["meets"]).sum()) * per_hour if told else None
+    return {"jobs_per_h": number(float(weights.sum()) * per_hour), "good_jobs_per_h": number(good)}
+
+
+def _total(counts: pd.Series[float]) -> int | None:
+    return int(counts.sum()) if counts.notna().any() else None

@@ -1,0 +1,159 @@
+"""How far the prefix cache keeps up with growing prompts: by step of a job, and TTFT by length of the context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import floor, log2
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.figures import Figure, mean_figure, quantile_figure, ratio
+from analysis.level_names import level_names
+from analysis.levels import levels_of
+from analysis.requests_csv import values_of
+from analysis.run_folder import Run
+from tokenswarm.records import Phase
+
+# First steps of the groups in which people read them: the first four by themselves.
+GROUPS = (1, 2, 3, 4, 5, 9, 17, 33)
+MOST_BUCKETS = 6
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """Successful measured requests at some steps of their jobs, counted from 1; ``level`` None: of all levels.
+
+    Means of tokens a request. ``share``: cached tokens over eligible ones, of the requests that tell both.
+    """
+
+    traffic: str
+    level: int | None
+    label: str
+    first: int
+    last: int | None  # None: and all later ones
+    requests: int
+    prompt_tokens: Figure
+    eligible_tokens: Figure
+    cached_tokens: Figure
+    share: float | None
+
+    @property
+    def steps(self) -> str:
+        return f"{self.first}+" if self.last is None else _span(self.first, self.last)
+
+
+@dataclass(frozen=True)
+class ContextRow:
+    """TTFT of the successful measured requests whose prompts have ``low`` to ``high`` tokens, at one level."""
+
+    traffic: str
+    level: int | None
+    label: str
+    low: int
+    high: int
+    ttft_p50_s: Figure
+    ttft_p95_s: Figure
+    cached_share: float | None
+
+    @property
+    def tokens(self) -> str:
+        return _span(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """``steps``: each level and step; ``groups``: steps together, of each level and of all."""
+
+    steps: list[StepRow]
+    groups: list[StepRow]
+    contexts: list[ContextRow]
+
+
+def job_classes(run: Run) -> list[str]:
+    """Classes whose sessions are jobs worth a table: agents, and whatever sent a second request in a session."""
+    agents = {name for name, item in run.traffic_classes.items() if item.get("kind") == "agentic"}
+    several = run.requests.loc[run.requests["turn"] > 0, "traffic"].dropna().astype(str)
+    seen = set(run.requests["traffic"].dropna().astype(str))
+    return sorted((agents & seen) | set(several))
+
+
+def steps_of(run: Run, eligible: pd.DataFrame) -> Steps:
+    """Nothing for classes whose sessions have one request. ``eligible``: see ``eligible.eligible_tokens``."""
+    rows = run.requests.join(eligible)
+    good = rows[(rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna() & rows["turn"].notna()]
+    names = level_names(run)
+    found = Steps([], [], [])
+    for traffic in job_classes(run):
+        mine = good[good["traffic"] == traffic]
+        steps = mine["turn"].astype(int) + 1
+        groups = pd.Series(np.searchsorted(GROUPS, steps, side="right") - 1, index=mine.index)
+        width = _bucket_width(mine["prompt_tokens"])
+        levels = list(levels_of(mine))
+        for level, part in levels:
+            label = names.get(level, "") if level is not None else ""
+            place = _Place(traffic, level, label)
+            found.steps.extend(_step_row(place, step, step, some) for step, some in _parts(part, steps))
+            found.groups.extend(_step_row(place, *_group(index), some) for index, some in _parts(part, groups))
+            found.contexts.extend(_contexts(place, part, width))
+        if len(levels) > 1:
+            whole = _Place(traffic, None, "")
+            found.groups.extend(_step_row(whole, *_group(index), some) for index, some in _parts(mine, groups))
+    return found
+
+
+class _Place(NamedTuple):
+    traffic: str
+    level: int | None
+    label: str
+
+
+def _parts(rows: pd.DataFrame, keys: pd.Series[Any]) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The rows with each key, in ascending order."""
+    for key, some in rows.groupby(keys):
+        number: Any = key
+        yield int(number), some
+
+
+def _group(index: int) -> tuple[int, int | None]:
+    """First and last step of a group."""
+    return GROUPS[index], GROUPS[index + 1] - 1 if index + 1 < len(GROUPS) else None
+
+
+def _step_row(place: _Place, first: int, last: int | None, rows: pd.DataFrame) -> StepRow:
+    told = rows.dropna(subset=["eligible_tokens", "cached_tokens"])
+    return StepRow(
+        *place,
+        first,
+        last,
+        len(rows),
+        prompt_tokens=mean_figure(values_of(rows["prompt_tokens"])),
+        eligible_tokens=mean_figure(values_of(rows["eligible_tokens"])),
+        cached_tokens=mean_figure(values_of(rows["cached_tokens"])),
+        share=ratio(float(told["cached_tokens"].sum()), float(told["eligible_tokens"].sum())),
+    )
+
+
+def _bucket_width(tokens: pd.Series[float]) -> int:
+    """In doublings: as fine as few enough buckets allow."""
+    if tokens.isna().all():
+        return 1
+    doublings = floor(log2(max(1.0, tokens.max()))) - floor(log2(max(1.0, tokens.min()))) + 1
+    return -(-doublings // MOST_BUCKETS)
+
+
+def _contexts(place: _Place, rows: pd.DataFrame, width: int) -> Iterator[ContextRow]:
+    known = rows[rows["prompt_tokens"] >= 1]
+    for bucket, some in _parts(known, np.floor(np.log2(known["prompt_tokens"])) // width):
+        low = 2 ** (bucket * width)
+        ttft = values_of(some["ttft_s"])
+        told = some[some["cached_tokens"].notna()]
+        share = ratio(float(told["cached_tokens"].sum()), float(told["prompt_tokens"].sum())) if len(told) else None
+        quantiles = quantile_figure(ttft, 0.50), quantile_figure(ttft, 0.95)
+        yield ContextRow(*place, low, low * 2**width - 1, *quantiles, share)
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}–{last}"
