@@ -12,7 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from tokenswarm.schedule import Arms, Level, Ticket
+from tokenswarm.records import Phase
+from tokenswarm.schedule import Arms, Ticket
 
 WARM, COLD = "warm", "cold"
 
@@ -24,23 +25,38 @@ class Isolation(msgspec.Struct, frozen=True):
     cold: Literal["session", "request"]
 
 
-def pair_of(level: Level | None, number: int) -> int | None:
-    """The pair that ticket ``number`` belongs to; None where sessions are not paired."""
-    return number // 2 if level is not None and level.arms == Arms.PAIRED else None
+def pair_of(ticket: Ticket) -> int | None:
+    """The pair that a ticket belongs to; None where sessions are not paired.
+
+    The two of a pair are as many tickets apart as there are users. Side by side they would start in the same moment and
+    go on in step, so that the warm one waits for the cold one's prompt every time and seems to save nothing.
+    """
+    place = _place(ticket)
+    return None if place is None else place[0]
+
+
+def _place(ticket: Ticket) -> tuple[int, bool] | None:
+    """The pair, and whether the ticket is the second of it."""
+    level = ticket.level
+    if level is None or level.arms != Arms.PAIRED:
+        return None
+    block, within = divmod(ticket.number, 2 * level.concurrency)
+    total = {Phase.WARMUP: level.warmup_sessions, Phase.MEASURED: level.sessions}.get(ticket.phase)
+    left = 2 * level.concurrency if total is None else min(2 * level.concurrency, total - ticket.number + within)
+    apart = (left + 1) // 2  # the last block may be shorter
+    return block * level.concurrency + within % apart, within >= apart
 
 
 def arm_of(ticket: Ticket, seed: int) -> str | None:
     """``warm`` or ``cold``; in a pair chance decides which of the two comes first. None outside a test."""
-    level = ticket.level
-    match Arms.NONE if level is None else level.arms:
-        case Arms.NONE:
-            return None
-        case Arms.PAIRED:
-            assert level is not None
-            swapped = Random(f"arms {seed}/{level.index}/{ticket.phase}/{ticket.number // 2}").random() < 0.5
-            return COLD if swapped == (ticket.number % 2 == 0) else WARM
-        case one:
-            return str(one)
+    level, place = ticket.level, _place(ticket)
+    if level is None or level.arms == Arms.NONE:
+        return None
+    if place is None:
+        return str(level.arms)
+    pair, second = place
+    swapped = Random(f"arms {seed}/{level.index}/{ticket.phase}/{pair}").random() < 0.5
+    return COLD if swapped != second else WARM
 
 
 def cache_key(arm: str, isolation: Isolation, ticket: Ticket, turn: int, run: str) -> str:

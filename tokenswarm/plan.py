@@ -121,7 +121,7 @@ class Plan:
         Lengths and pauses come from the seed alone. Words differ from run to run: the server may still have the
         last run's prompts in its prefix cache.
         """
-        pair = pair_of(ticket.level, ticket.number)
+        pair = pair_of(ticket)
         number = ticket.number if pair is None else pair
         index = self._mix.pick(number)
         level = self._text_level(ticket)

@@ -21,7 +21,7 @@ class Arms(StrEnum):
     """Which arms of a prefix-cache test the sessions of a level are in."""
 
     NONE = ""  # no test
-    PAIRED = "paired"  # tickets 2k and 2k + 1 are a pair with the same text, one warm and one cold
+    PAIRED = "paired"  # every session comes twice with the same text, once warm and once cold
     COLD = "cold"
     WARM = "warm"
 

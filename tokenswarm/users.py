@@ -99,7 +99,7 @@ class ScenarioUser(User):  # type: ignore[misc]
     def _session(self, ticket: Ticket, facts: list[Facts]) -> None:
         plan = self.instrument.plan
         traffic, session = plan.session(ticket)
-        arm, pair = plan.arm(ticket), pair_of(ticket.level, ticket.number)
+        arm, pair = plan.arm(ticket), pair_of(ticket)
         due_s = ticket.taken_s
         history: int | None = 0
         number = 0
