@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tokenswarm.curves import LognormalLimits
 from tokenswarm.distributions import Distribution, Fixed, Geometric, GeometricLimits, Lognormal, Within
+from tokenswarm.image_settings import Images
 from tokenswarm.target_settings import ExistingFile
 from tokenswarm.wanted import Model, Number, OneOf, Switch, Text, Whole, did_you_mean, mistake
 
@@ -158,6 +159,39 @@ class AgenticTraffic(Model):
     def first_tokens(self) -> int:
         """Tokens of generated system text in the first prompt."""
         return (self.system_prompt.tokens or 0) if self.system_prompt else 0
+
+
+class CaptioningTraffic(Model):
+    """A class of streams: each asks about a picture, then asks again with picture and answer in the history."""
+
+    name: Name = Field(default="captioning", description="Name in every table; unique within the scenario.")
+    kind: Literal["captioning"] = Field(description="Kind of session.")
+    weight: Weight = Field(
+        default=1, description="Share of the sessions, in relation to the weights of the other classes."
+    )
+    objective: Name | None = Field(default=None, description="Name of the objective that this class must meet.")
+    images: Images = Field(default=Images(), description="Where the pictures come from; made up when left out.")
+    images_per_session: Annotated[Distribution, Within(1, 100, whole=True)] = Field(
+        default=Fixed(fixed=1), description="Pictures that the first question is about."
+    )
+    turns: Annotated[Distribution, Within(1, 1000, whole=True)] = Field(
+        default=Fixed(fixed=2), description="Questions of a session, all about the same pictures."
+    )
+    question_tokens: Tokens = Field(
+        default=Fixed(fixed=32),
+        description="Tokens of the first question's text alone.",
+    )
+    followup_tokens: Tokens = Field(default=Fixed(fixed=24), description="Tokens of each further question's text.")
+    output_tokens: Tokens = Field(
+        default=Fixed(fixed=128), description="Asked length of an answer in tokens (max_tokens)."
+    )
+    think_time_s: Pause = Field(default=Fixed(fixed=0), description="Pause before each further question, in seconds.")
+    ignore_eos: Annotated[bool, Switch()] = Field(
+        default=True, description="Let the model run to the asked length, where the server can; false: natural ends."
+    )
+    system_prompt: Annotated[str, Text(longest=500_000, lines=True)] | None = Field(
+        default=None, description="Text of a system message that begins every session."
+    )
 
 
 def _known_kind(value: Any) -> Any:
