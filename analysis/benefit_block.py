@@ -15,7 +15,7 @@ from analysis.whole_levels import Comparison, WholeLevels
 
 TITLE = "Benefit of the prefix cache"
 _WHOLE_TITLE = "Throughput of whole levels"
-_IN_SECONDS = ("e2e", "job")  # TTFT is in milliseconds, as in the level table
+_SECONDS = 2.0  # below, times are in milliseconds
 _QUESTIONS = {
     "session": "question: what does a session save because others' prompts are cached? "
     "A cold session reuses only its own earlier requests",
@@ -63,7 +63,7 @@ def _shown(level: PairedLevel) -> list[str]:
 
 def _difference_cells(difference: Difference, *, void: bool) -> list[str]:
     measure, median = difference.measure, difference.median
-    unit, scale, least = ("s", 1.0, 1) if measure in _IN_SECONDS else ("ms", 1000.0, 0)
+    unit, scale, least = ("s", 1.0, 1) if (difference.cold or 0.0) >= _SECONDS else ("ms", 1000.0, 0)
     shown = (difference.cold, difference.warm, median.value)
     decimals = min(3, decimals_for((None if value is None else value * scale for value in shown), least))
 
