@@ -173,7 +173,7 @@ class CacheJudge:
     def _ran_out(self) -> bool:
         """Whether the run itself noted that its file has too few prompts."""
         notes = self._run.facts.get("notes")
-        return isinstance(notes, list) and any("some repeat" in str(note) for note in notes)
+        return isinstance(notes, list) and any("may hit a cache" in str(note) for note in notes)
 
     def _less_than_implied(self, share: float) -> str:
         nothing = share <= TOLERANCE
@@ -220,8 +220,10 @@ def _not_ours(counts: PromptCounts, least: float, most: float) -> str | None:
 
 
 def _is_recorded(traffic: dict[str, Any]) -> bool:
-    """Whether the prompts of a class come from a file."""
-    return isinstance(traffic.get("prompts"), dict) or bool(traffic.get("trajectories"))
+    """Whether the prompts of a class come from a file as they are. Recorded jobs do not: each has words of its own
+    before its task, and what it shares before them has been counted.
+    """
+    return isinstance(traffic.get("prompts"), dict)
 
 
 def share_line(cache: LevelCache) -> str:

@@ -88,9 +88,10 @@ def _seen_before(run: Run) -> pd.Series[bool]:
     named = rows[rows["prefix"].notna() & (rows["arm"] != COLD)]
     if named.empty:
         return pd.Series(False, index=rows.index)
-    texts = {name: str(item.get("system_prompt")) for name, item in run.traffic_classes.items()}
+    written = {name: item.get("system_prompt") for name, item in run.traffic_classes.items()}
+    texts = {name: text for name, text in written.items() if isinstance(text, str)}
     keys = [
-        f"{prefix} {texts.get(str(traffic), '') if prefix == 'system' else ''} {arm}"
+        f"{texts.get(str(traffic), f'{traffic} {prefix}')} {arm}"  # prefixes are named within their class
         for prefix, traffic, arm in zip(named["prefix"], named["traffic"], named["arm"], strict=True)
     ]
     first = named["first_token_s"].groupby(np.array(keys)).transform("min")

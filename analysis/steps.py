@@ -20,6 +20,7 @@ from tokenswarm.records import Phase
 # First steps of the groups in which people read them: the first four by themselves.
 GROUPS = (1, 2, 3, 4, 5, 9, 17, 33)
 MOST_BUCKETS = 6
+ALIKE = 4  # the longest prompt has fewer than so many times the tokens of the shortest
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,14 @@ def steps_of(run: Run, eligible: pd.DataFrame) -> Steps:
         mine = good[good["traffic"] == traffic]
         steps = mine["turn"].astype(int) + 1
         groups = pd.Series(np.searchsorted(GROUPS, steps, side="right") - 1, index=mine.index)
-        width = _bucket_width(mine["prompt_tokens"])
+        edges = _edges(mine["prompt_tokens"])
         levels = list(levels_of(mine))
         for level, part in levels:
             label = names.get(level, "") if level is not None else ""
             place = _Place(traffic, level, label)
             found.steps.extend(_step_row(place, step, step, some) for step, some in _parts(part, steps))
             found.groups.extend(_step_row(place, *_group(index), some) for index, some in _parts(part, groups))
-            found.contexts.extend(_contexts(place, part, width))
+            found.contexts.extend(_contexts(place, part, edges))
         if len(levels) > 1:
             whole = _Place(traffic, None, "")
             found.groups.extend(_step_row(whole, *_group(index), some) for index, some in _parts(mine, groups))
@@ -136,23 +137,31 @@ def _step_row(place: _Place, first: int, last: int | None, rows: pd.DataFrame) -
     )
 
 
-def _bucket_width(tokens: pd.Series[float]) -> int:
-    """In doublings: as fine as few enough buckets allow."""
-    if tokens.isna().all():
-        return 1
-    doublings = floor(log2(max(1.0, tokens.max()))) - floor(log2(max(1.0, tokens.min()))) + 1
-    return -(-doublings // MOST_BUCKETS)
+def _edges(tokens: pd.Series[float]) -> list[int]:
+    """Lower ends of at most ``MOST_BUCKETS`` buckets: doublings (or coarser), or steps of a round number where all
+    lengths are alike. Ends with the upper end of the last one."""
+    known = tokens[tokens >= 1]
+    if known.empty:
+        return []
+    least, most = int(known.min()), int(known.max())
+    if most < ALIKE * least:
+        widths = (factor * 10**power for power in range(12) for factor in (1, 2, 5))
+        width = next(width for width in widths if most // width - least // width < MOST_BUCKETS)
+        return list(range(least // width * width, most + width + 1, width))
+    first, last = floor(log2(least)), floor(log2(most))
+    doublings = next(step for step in range(1, 64) if last // step - first // step < MOST_BUCKETS)
+    return [2**power for power in range(first // doublings * doublings, last + doublings + 1, doublings)]
 
 
-def _contexts(place: _Place, rows: pd.DataFrame, width: int) -> Iterator[ContextRow]:
+def _contexts(place: _Place, rows: pd.DataFrame, edges: list[int]) -> Iterator[ContextRow]:
     known = rows[rows["prompt_tokens"] >= 1]
-    for bucket, some in _parts(known, np.floor(np.log2(known["prompt_tokens"])) // width):
-        low = 2 ** (bucket * width)
+    buckets = pd.Series(np.searchsorted(edges, known["prompt_tokens"], side="right") - 1, index=known.index)
+    for bucket, some in _parts(known, buckets):
         ttft = values_of(some["ttft_s"])
         told = some[some["cached_tokens"].notna()]
         share = ratio(float(told["cached_tokens"].sum()), float(told["prompt_tokens"].sum())) if len(told) else None
         quantiles = quantile_figure(ttft, 0.50), quantile_figure(ttft, 0.95)
-        yield ContextRow(*place, low, low * 2**width - 1, *quantiles, share)
+        yield ContextRow(*place, edges[bucket], edges[bucket + 1] - 1, *quantiles, share)
 
 
 def _span(first: int, last: int) -> str:

@@ -204,7 +204,7 @@ def test_the_note_on_repeated_prompts_is_the_runs_own(tmp_path: Path) -> None:
     )
     shortage = Material(traffic, TokenCounter(source="server", exact=True)).shortage(5)
     assert shortage is not None
-    assert "some repeat" in shortage
+    assert "may hit a cache" in shortage
 
 
 # prompts that the scenario repeats

@@ -318,6 +318,17 @@ def test_ttft_by_length_of_the_prompt(table: Any, tmp_path: Path) -> None:
     assert "256–511 6 400* 490* 400* 490*" in lines
 
 
+def test_lengths_that_are_alike_are_told_apart_in_round_steps(table: Any, tmp_path: Path) -> None:
+    """6,600 to 9,100 tokens: steps of 500, 1,000 for no more than six rows; a prompt on a border begins the next."""
+    lengths = (6600, 6999, 7000, 8400, 9100)
+    rows = [request(f"{n}", 0, 10.0 * n, 10.0 * n + 1, prompt_tokens=length) for n, length in enumerate(lengths)]
+    document = table(run(tmp_path / "run", *rows), "--json").json
+    found = [
+        (row["prompt_tokens_low"], row["prompt_tokens_high"], row["ttft_p50_s"]["n"]) for row in document["contexts"]
+    ]
+    assert found == [(6500, 6999, 2), (7000, 7499, 1), (8000, 8499, 1), (9000, 9499, 1)]
+
+
 def test_a_server_that_tells_nothing_leaves_blanks(table: Any, tmp_path: Path) -> None:
     """Eligible tokens are the workload's; cached ones and their share are blank, never 0."""
     folder = growing(tmp_path / "run")
