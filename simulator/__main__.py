@@ -14,6 +14,7 @@ from typing import Any
 import uvloop
 import yaml
 
+from simulator.engine_log import EngineLog
 from simulator.faults import parse_fault
 from simulator.server import Server
 from simulator.settings import Settings, load_settings, preset_names
@@ -72,6 +73,13 @@ def _arguments() -> argparse.ArgumentParser:
         action="store_true",
         help="end when standard input does: with the process that started it",
     )
+    add(
+        "--log-interval",
+        type=_positive,
+        metavar="SECONDS",
+        help="print the line about itself that vLLM prints, every SECONDS while there is anything to say",
+    )
+    add("--log-file", metavar="FILE", help="append these lines to FILE instead of standard error")
     add("--truth", choices=("ends", "tokens"), default="ends", help="tokens: /truth has a stamp for every token")
     return parser
 
@@ -137,6 +145,12 @@ async def _serve(server: Server, host: str, port: int, *, until_stdin_closes: bo
     await server.stop()
 
 
+def _log(given: argparse.Namespace) -> EngineLog | None:
+    if given.log_interval is None:
+        return None
+    return EngineLog(given.log_interval, sys.stderr if given.log_file is None else open(given.log_file, "a"))
+
+
 def _server(given: argparse.Namespace) -> Server:
     settings: Settings = load_settings(given.preset, **_changes(given))
     return Server(
@@ -145,6 +159,7 @@ def _server(given: argparse.Namespace) -> Server:
         seed=given.seed,
         api_key=_api_key(given.api_key_env),
         every_token=given.truth == "tokens",
+        log=_log(given),
     )
 
 

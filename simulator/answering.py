@@ -40,9 +40,14 @@ class Answer:
         """The last ``sequence.gained`` tokens are new; they were planned for ``planned_s``."""
         raise NotImplementedError
 
-    def told_cached(self, sequence: Sequence) -> int | None:
-        """``cached_tokens`` of the usage object, ``None`` where this server does not tell."""
-        return sequence.cached_tokens if self.ask.cached_usage else None
+    def prompt_details(self, sequence: Sequence) -> dict[str, Any] | None:
+        """``prompt_tokens_details`` of the usage object, ``None`` where this server does not tell."""
+        if not self.ask.cached_usage:
+            return None
+        details: dict[str, Any] = {"cached_tokens": sequence.cached_tokens}
+        if self.ask.images:
+            details["multimodal_tokens"] = {"image": sum(image.stop - image.start for image in self.ask.images)}
+        return details
 
     def note_written(self, tokens: int, planned_s: float, *, visible: bool = True) -> None:
         """Stamps ``tokens`` tokens as written now; not ``visible``: in a chunk that carries nothing of them."""
@@ -161,7 +166,7 @@ class StreamedAnswer(Answer):
         if not self.ask.usage:
             return b""
         reasoning = self.reply.reasoning_among(sequence.generated)
-        return self._chunks.usage(sequence.generated, self.told_cached(sequence), reasoning)
+        return self._chunks.usage(sequence.generated, self.prompt_details(sequence), reasoning)
 
     def _fail(self, fault: Fault) -> None:
         self.end(fault.kind)
@@ -200,7 +205,7 @@ class WholeAnswer(Answer):
             return True
         tokens = len(sequence.answer)
         body = self._body(
-            usage_of(len(sequence.prompt), tokens, self.told_cached(sequence), self.reply.reasoning_tokens)
+            usage_of(len(sequence.prompt), tokens, self.prompt_details(sequence), self.reply.reasoning_tokens)
         )
         if self.fault is not None:
             self._fail(self.fault, body)

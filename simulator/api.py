@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,7 +10,9 @@ import msgspec
 from simulator import tokenizer
 from simulator.api_error import ApiError
 from simulator.chunks import Api
-from simulator.conversation import chat_ids, tool_results
+from simulator.conversation import chat_ids, image_urls, tool_results
+from simulator.encoder import PlacedImage
+from simulator.pictures import Picture
 from simulator.settings import Settings
 from simulator.tools import Choice, read_choice
 
@@ -62,7 +65,9 @@ class _Completion(_Common, kw_only=True):
     prompt: str | list[int]
 
 
-class _Tokenize(msgspec.Struct, kw_only=True):
+class Tokenize(msgspec.Struct, kw_only=True):
+    """A request to /tokenize."""
+
     model: str | None = None
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
@@ -81,6 +86,7 @@ class Ask(msgspec.Struct, kw_only=True, frozen=True):
 
     api: Api
     prompt: list[int]
+    images: tuple[PlacedImage, ...] = ()
     limit: int  # most output tokens
     least: int
     ignore_eos: bool
@@ -118,23 +124,38 @@ def check_model(asked: str | None, settings: Settings) -> None:
         raise ApiError(404, message, "NotFoundError", "model")
 
 
-def parse_ask(api: Api, body: bytes, settings: Settings) -> Ask:
-    """A generation request, or ``ApiError``."""
-    asked = _decode(body, _Chat if api == "chat" else _Completion)
+class Draft(msgspec.Struct, frozen=True):
+    """A request whose images, if there are any, are still to be read."""
+
+    api: Api
+    asked: _Chat | _Completion
+    urls: list[str]
+
+
+def read_draft(api: Api, body: bytes, settings: Settings) -> Draft:
+    """A generation request as it stands in its body, or ``ApiError``."""
+    asked: _Chat | _Completion = _decode(body, _Chat if api == "chat" else _Completion)
     check_model(asked.model, settings)
     if asked.n not in (None, 1):
         raise ApiError(400, f"n must be 1 here, got {asked.n}", param="n")
     if asked.stream_options is not None and not asked.stream:
         raise ApiError(400, "stream_options needs stream: true", param="stream_options")
-    prompt = _prompt_of(asked, settings)
+    return Draft(api, asked, image_urls(asked.messages, settings.vision) if isinstance(asked, _Chat) else [])
+
+
+def make_ask(draft: Draft, pictures: Sequence[Picture], settings: Settings) -> Ask:
+    """The request with its ``pictures`` read, or ``ApiError``."""
+    asked = draft.asked
+    prompt = _prompt_of(asked, pictures, settings)
     limit = _limit(asked, len(prompt), settings)
     least = asked.min_tokens or 0
     if least > limit:
         raise ApiError(400, f"min_tokens={least} is more than max_tokens={limit}", param="min_tokens")
     options = asked.stream_options or _StreamOptions()
     return Ask(
-        api=api,
+        api=draft.api,
         prompt=prompt,
+        images=_placed(prompt, pictures),
         limit=limit,
         least=least,
         ignore_eos=bool(asked.ignore_eos),
@@ -146,6 +167,17 @@ def parse_ask(api: Api, body: bytes, settings: Settings) -> Ask:
         salt=_salt(asked.cache_salt, settings),
         **(_chat_fields(asked, settings) if isinstance(asked, _Chat) else {}),
     )
+
+
+def _placed(prompt: list[int], pictures: Sequence[Picture]) -> tuple[PlacedImage, ...]:
+    """Where the images are: their ids are those of no word."""
+    places: list[PlacedImage] = []
+    start = 0
+    for picture in pictures:
+        start = prompt.index(picture.token, start)
+        places.append(PlacedImage(start, start + picture.tokens, picture.key))
+        start += picture.tokens
+    return tuple(places)
 
 
 def _chat_fields(asked: _Chat, settings: Settings) -> dict[str, Any]:
@@ -172,11 +204,11 @@ def _salt(asked: Any, settings: Settings) -> str | None:
     return asked
 
 
-def _prompt_of(asked: _Chat | _Completion, settings: Settings) -> list[int]:
+def _prompt_of(asked: _Chat | _Completion, pictures: Sequence[Picture], settings: Settings) -> list[int]:
     if isinstance(asked, _Chat):
         if not asked.messages:
             raise ApiError(400, "a conversation needs at least one message", param="messages")
-        return chat_ids(asked.messages, asked.tools, settings, answer_follows=True)
+        return chat_ids(asked.messages, asked.tools, settings, answer_follows=True, pictures=pictures)
     prompt = tokenizer.encode(asked.prompt) if isinstance(asked.prompt, str) else asked.prompt
     if not prompt:
         raise ApiError(400, "the prompt is empty", param="prompt")
@@ -210,12 +242,18 @@ def _limit(asked: _Chat | _Completion, prompt_tokens: int, settings: Settings) -
     return limit
 
 
-def tokenize(body: bytes, settings: Settings) -> bytes:
-    """vLLM's /tokenize: ``{"prompt"}`` or ``{"messages"}`` to ``{"count", "max_model_len", "tokens"}``."""
-    asked = _decode(body, _Tokenize)
+def read_tokenize(body: bytes, settings: Settings) -> tuple[Tokenize, list[str]]:
+    """A request to /tokenize, and the URLs of its images; or ``ApiError``."""
+    asked: Tokenize = _decode(body, Tokenize)
     check_model(asked.model, settings)
+    return asked, image_urls(asked.messages or [], settings.vision)
+
+
+def tokenize(asked: Tokenize, pictures: Sequence[Picture], settings: Settings) -> bytes:
+    """vLLM's /tokenize: ``{"prompt"}`` or ``{"messages"}`` to ``{"count", "max_model_len", "tokens"}``."""
     if asked.messages is not None:
-        ids = chat_ids(asked.messages, asked.tools, settings, asked.add_generation_prompt)
+        known = chat_ids(asked.messages, asked.tools, settings, asked.add_generation_prompt, pictures)
+        ids = [token if token >= 0 else tokenizer.IMAGE for token in known]
     elif asked.prompt is not None:
         ids = tokenizer.encode(asked.prompt)
     else:

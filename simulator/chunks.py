@@ -43,7 +43,7 @@ def text_of(tokens: list[int], at_start: bool) -> bytes:
 
 
 def usage_of(
-    prompt_tokens: int, output_tokens: int, cached_tokens: int | None, reasoning_tokens: int | None
+    prompt_tokens: int, output_tokens: int, prompt_details: dict[str, Any] | None, reasoning_tokens: int | None
 ) -> dict[str, Any]:
     """The usage object. ``None``: it does not say, as running counts inside a stream do not say what was cached, and
     servers that do not look for reasoning how much of it there was.
@@ -53,8 +53,8 @@ def usage_of(
         "total_tokens": prompt_tokens + output_tokens,
         "completion_tokens": output_tokens,
     }
-    if cached_tokens is not None:
-        usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens}
+    if prompt_details is not None:
+        usage["prompt_tokens_details"] = prompt_details
     if reasoning_tokens is not None:
         usage["completion_tokens_details"] = {"reasoning_tokens": reasoning_tokens}
     return usage
@@ -100,9 +100,9 @@ class Chunks:
             after += b',"usage":' + _json(usage_of(self._prompt_tokens, written, None, reasoning_tokens))
         return framed(self._choice + piece + after + b"}\n\n")
 
-    def usage(self, output_tokens: int, cached_tokens: int | None, reasoning_tokens: int | None) -> bytes:
+    def usage(self, output_tokens: int, prompt_details: dict[str, Any] | None, reasoning_tokens: int | None) -> bytes:
         """The last chunk but [DONE], where the request asked for it."""
-        usage = usage_of(self._prompt_tokens, output_tokens, cached_tokens, reasoning_tokens)
+        usage = usage_of(self._prompt_tokens, output_tokens, prompt_details, reasoning_tokens)
         return _event({**self._identity, "choices": [], "usage": usage})
 
 

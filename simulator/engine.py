@@ -3,7 +3,8 @@
 Whoever drives it submits sequences with their arrival time and calls :meth:`Engine.complete_step` as soon as
 ``next_s`` is due. A step takes ``decode_step_s[sequences that decode] + prefill_token_s * prompt tokens computed``
 (plus what a preset asks for: admission cost, one-off stalls, a cold start, jitter); all its tokens appear at its end,
-one a sequence and, with speculative decoding, the draft tokens that were right.
+one a sequence and, with speculative decoding, the draft tokens that were right. Images are encoded in the step that
+comes to them, before anything else in it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import random
 from collections import deque
 
 from simulator.drafts import Drafts
+from simulator.encoder import Encoder
 from simulator.kv import BlockPool, chain_hashes
 from simulator.sequence import Sequence, State, Step
 from simulator.settings import EngineSettings, Stall
@@ -32,6 +34,7 @@ class Engine:
         self.preemptions = 0
         self.prefix_queries = 0  # tokens; none while the cache is off, as in vLLM
         self.prefix_hits = 0
+        self.encoder = Encoder(settings.encoder_image_s, settings.encoder_token_s, settings.encoder_cache_tokens)
         self.drafts = Drafts(settings.acceptance, seed) if settings.acceptance else None
         self._slots = 1 + len(settings.acceptance)  # keys and values that a decode step writes for one sequence
         self._random = random.Random(seed)
@@ -155,6 +158,9 @@ class Engine:
         if tokens <= 0:
             return 0
         sequence.to_prefill -= tokens
+        if sequence.images:
+            end = sequence.computed + tokens
+            sequence.encoded = self.encoder.begin(sequence.images, sequence.encoded, sequence.computed, end)
         self._grow(sequence, tokens)
         if not sequence.to_prefill:
             self._prefilled.append(sequence)
@@ -200,6 +206,7 @@ class Engine:
         self.pool.share(known)
         sequence.blocks = known + self.pool.take(fresh)
         sequence.computed = len(known) * size
+        sequence.encoded = 0
         sequence.to_prefill = tokens - sequence.computed
         sequence.room = len(sequence.blocks) * size - tokens
         return True
@@ -254,6 +261,7 @@ class Engine:
     def _duration_s(self, decoding: int, prefill_tokens: int, admitted: int) -> float:
         settings = self.settings
         seconds = settings.decode_step_s.at(decoding) + settings.prefill_token_s * prefill_tokens
+        seconds += self.encoder.take_s()
         if admitted and settings.admission_s is not None:
             seconds += settings.admission_s.at(admitted)
         if settings.step_jitter:

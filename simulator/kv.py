@@ -93,6 +93,14 @@ class BlockPool:
             self._block_of[key] = block
             self._hash_of[block] = key
 
+    def forget(self) -> bool:
+        """Finds nothing of what was computed so far any longer; only possible while no block is in use."""
+        if len(self._free) < self.blocks:
+            return False
+        self._hash_of = [None] * self.blocks
+        self._block_of.clear()
+        return True
+
     def release(self, blocks: Sequence[int]) -> None:
         """One user less; the end of a sequence is given away before its beginning."""
         for block in reversed(blocks):

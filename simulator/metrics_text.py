@@ -7,6 +7,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from simulator.drafts import Drafts
+from simulator.engine import Engine, Step
+from simulator.mm_cache import MultimodalCache
+from simulator.settings import Settings
 
 _LATENCY = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0)
 _FIRST = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
@@ -52,20 +55,42 @@ class Book:
         self.whole_request = Histogram(_LATENCY)
         self.queue = Histogram(_LATENCY)
 
-    def text(
-        self,
-        gauges: dict[str, float],
-        counters: dict[str, int],
-        cache: dict[str, object],
-        drafts: Drafts | None = None,
-    ) -> bytes:
-        """The page; ``gauges`` and ``counters`` are the engine's own, by name without ``vllm:`` and ``_total``;
-        ``cache`` are the labels of ``vllm:cache_config_info``. Without speculative decoding there are no ``drafts``.
-        """
+    def note(self, step: Step, speed: float) -> None:
+        """What a finished step did, its virtual seconds ``speed`` times as long as real ones."""
+        self.generation_tokens += len(step.first) + len(step.decoded) + len(step.resumed) + step.accepted
+        if step.decoded:
+            self.between_tokens.observe((step.end_s - step.start_s) / speed, len(step.decoded))
+        for gap_s in step.resumed_gaps_s:
+            self.between_tokens.observe(gap_s / speed)
+        for sequence in step.first:
+            started_s = sequence.started_s if sequence.started_s is not None else step.start_s
+            self.prompt_tokens += len(sequence.prompt)
+            self.first_token.observe((step.end_s - sequence.arrival_s) / speed)
+            self.queue.observe((started_s - sequence.arrival_s) / speed)
+        for sequence in step.finished:
+            self.whole_request.observe((step.end_s - sequence.arrival_s) / speed)
+
+    def text(self, engine: Engine, images: MultimodalCache, settings: Settings) -> bytes:
+        """The page."""
+        gauges = {
+            "num_requests_running": float(len(engine.running)),
+            "num_requests_waiting": float(len(engine.waiting)),
+            "kv_cache_usage_perc": engine.pool.usage,
+        }
         counters = {
-            **counters,
+            "prefix_cache_queries": engine.prefix_queries,
+            "prefix_cache_hits": engine.prefix_hits,
+            "mm_cache_queries": images.queries,
+            "mm_cache_hits": images.hits,
+            "num_preemptions": engine.preemptions,
             "prompt_tokens": self.prompt_tokens,
             "generation_tokens": self.generation_tokens,
+        }
+        cache = {
+            "block_size": settings.block_size,
+            "num_gpu_blocks": settings.kv_blocks,
+            "enable_prefix_caching": settings.caches_prefixes,
+            "kv_cache_size_tokens": settings.kv_blocks * settings.block_size,
         }
         histograms = {
             "time_to_first_token_seconds": self.first_token,
@@ -80,8 +105,8 @@ class Book:
         lines += self._family("cache_config_info", "gauge", [f"vllm:cache_config_info{{{self._labels}{labels}}} 1.0"])
         for name, count in counters.items():
             lines += self._counter(name, [("", count)])
-        if drafts is not None:
-            lines += self._drafts(drafts)
+        if engine.drafts is not None:
+            lines += self._drafts(engine.drafts)
         reasons = [(f',finished_reason="{reason}"', count) for reason, count in self.finished.items()]
         lines += self._counter("request_success", reasons)
         for name, histogram in histograms.items():

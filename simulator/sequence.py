@@ -6,6 +6,7 @@ from collections.abc import Sequence as Seq
 from enum import IntEnum
 from typing import Any
 
+from simulator.encoder import PlacedImage
 from simulator.kv import salted_root
 
 
@@ -21,8 +22,9 @@ class State(IntEnum):
 class Sequence:
     """One prompt and the answer it is going to get; the driver may hang its own object on ``owner``.
 
-    ``prompt`` and ``answer`` are token ids; the answer's length decides when the sequence ends. It shares blocks only
-    with sequences of the same ``salt``. Times are virtual seconds, ``None`` until they have happened.
+    ``prompt`` and ``answer`` are token ids; the answer's length decides when the sequence ends. ``images`` say where in
+    the prompt images are, whose token ids differ with their content. It shares blocks only with sequences of the same
+    ``salt``. Times are virtual seconds, ``None`` until they have happened.
     """
 
     __slots__ = (
@@ -31,10 +33,12 @@ class Sequence:
         "blocks",
         "cached_tokens",
         "computed",
+        "encoded",
         "first_token_s",
         "gained",
         "generated",
         "hashes",
+        "images",
         "last_token_s",
         "owner",
         "place",
@@ -46,10 +50,19 @@ class Sequence:
         "to_prefill",
     )
 
-    def __init__(self, prompt: Seq[int], answer: Seq[int], owner: Any = None, salt: str | None = None) -> None:
+    def __init__(
+        self,
+        prompt: Seq[int],
+        answer: Seq[int],
+        owner: Any = None,
+        salt: str | None = None,
+        images: Seq[PlacedImage] = (),
+    ) -> None:
         self.prompt = prompt
         self.answer = answer
         self.owner = owner
+        self.images = images
+        self.encoded = 0  # of the images, those that were encoded, or need not be
         self.state = State.WAITING
         self.arrival_s = 0.0
         self.started_s: float | None = None  # the first step that worked on it began

@@ -7,24 +7,30 @@ import hmac
 import itertools
 import time
 import uuid
+from collections.abc import Callable
 from urllib.parse import parse_qs
 
 from simulator import api
 from simulator.answering import JSON, Answer, StreamedAnswer, WholeAnswer
-from simulator.api import Ask
+from simulator.api import Ask, Draft, Tokenize
 from simulator.api_error import ApiError
 from simulator.chunks import Api, Chunks
 from simulator.engine import Engine, Sequence, Step
+from simulator.engine_log import EngineLog
 from simulator.faults import Fault, FaultPlan, Kind
 from simulator.metrics_text import Book
+from simulator.mm_cache import MultimodalCache
+from simulator.pictures import Picture, PictureReader
 from simulator.replies import Replies
 from simulator.settings import Settings
 from simulator.timer import DeadlineTimer
 from simulator.truth import PAGE_ROWS, Row, Truth
+from simulator.vision import Vision
 from simulator.wire import Connection, Request
 
 _TEXT = "text/plain; version=1.0.0; charset=utf-8"
 _POST: dict[str, Api] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
+_CALLS = ("/tokenize", "/detokenize", "/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache")
 _GET = ("/v1/models", "/health", "/metrics", "/truth", "/version")
 _now = time.perf_counter
 
@@ -44,6 +50,7 @@ class Server:
         seed: int = 0,
         api_key: str | None = None,
         every_token: bool = False,
+        log: EngineLog | None = None,
     ) -> None:
         self.settings = settings
         self.truth = Truth(every_token)
@@ -51,6 +58,10 @@ class Server:
         self._replies = Replies(settings, seed)
         self._faults = FaultPlan(settings.faults, seed)
         self._book = Book(settings.model)
+        vision = settings.vision or Vision()
+        self._images = MultimodalCache(vision.mm_cache_gib)
+        self._reader = PictureReader(vision)
+        self._log = log
         self._key = f"Bearer {api_key}".encode() if api_key else None
         self._speed = speed
         self._epoch = _now()
@@ -71,11 +82,19 @@ class Server:
         self._listener = await loop.create_server(
             lambda: Connection(self._accept, self._handle, self._gone), host, port, backlog=4096
         )
+        if self._log is not None:
+            loop.call_later(self._log.interval_s, self._write_log, self._log)
         bound: int = self._listener.sockets[0].getsockname()[1]
         return bound
 
+    def _write_log(self, log: EngineLog) -> None:
+        log.write(self._engine)
+        if self._timer is not None:
+            asyncio.get_running_loop().call_later(log.interval_s, self._write_log, log)
+
     async def stop(self) -> None:
         """Ends every connection and stops listening."""
+        self._reader.close()
         if self._listener is not None:
             self._listener.close()
         for connection in list(self._connections):
@@ -123,23 +142,14 @@ class Server:
                 self._forget(sequence.owner, sequence.owner.reply.engine_reason)
 
     def _count(self, step: Step) -> None:
-        book = self._book
-        speed = self._speed
-        book.generation_tokens += len(step.first) + len(step.decoded) + len(step.resumed) + step.accepted
-        if step.decoded:
-            book.between_tokens.observe((step.end_s - step.start_s) / speed, len(step.decoded))
-        for gap_s in step.resumed_gaps_s:
-            book.between_tokens.observe(gap_s / speed)
+        self._book.note(step, self._speed)
+        if self._log is not None:
+            self._log.note(step, self.settings.caches_prefixes)
         for sequence in step.first:
             started_s = sequence.started_s if sequence.started_s is not None else step.start_s
-            book.prompt_tokens += len(sequence.prompt)
-            book.first_token.observe((step.end_s - sequence.arrival_s) / speed)
-            book.queue.observe((started_s - sequence.arrival_s) / speed)
             row: Row = sequence.owner.row
             row.cached_tokens = sequence.cached_tokens
-            row.queue_wait_s = (started_s - sequence.arrival_s) / speed
-        for sequence in step.finished:
-            book.whole_request.observe((step.end_s - sequence.arrival_s) / speed)
+            row.queue_wait_s = (started_s - sequence.arrival_s) / self._speed
 
     def _forget(self, answer: Answer, reason: str) -> None:
         del self._open[answer]
@@ -178,12 +188,11 @@ class Server:
             connection.respond(401, b'{"error":"Unauthorized"}', JSON)
         elif path in _POST and request.method == "POST":
             self._generate(connection, request, _POST[path], arrival_s)
-        elif path in ("/tokenize", "/detokenize") and request.method == "POST":
-            convert = api.tokenize if path == "/tokenize" else api.detokenize
-            connection.respond(200, convert(request.body, self.settings), JSON)
+        elif path in _CALLS and request.method == "POST":
+            self._call(connection, request)
         elif path in _GET and request.method == "GET":
             self._get(connection, request)
-        elif path in (*_POST, *_GET, "/tokenize", "/detokenize"):
+        elif path in (*_POST, *_GET, *_CALLS):
             connection.respond(405, b'{"detail":"Method Not Allowed"}', JSON)
         else:
             connection.respond(404, b'{"detail":"Not Found"}', JSON)
@@ -192,6 +201,35 @@ class Server:
         given = request.headers.get("authorization", "").encode("latin-1")
         return self._key is None or hmac.compare_digest(given, self._key)
 
+    def _call(self, connection: Connection, request: Request) -> None:
+        match request.path:
+            case "/tokenize":
+                asked, urls = api.read_tokenize(request.body, self.settings)
+                self._with_pictures(urls, lambda pictures: self._tokenize(connection, asked, pictures))
+            case "/detokenize":
+                connection.respond(200, api.detokenize(request.body, self.settings), JSON)
+            case "/reset_prefix_cache":
+                done = self._engine.pool.forget()
+                if done and self._log is not None:
+                    self._log.prefix.clear()
+                connection.respond(200, b'{"success":true}' if done else b'{"success":false}', JSON)
+            case "/reset_mm_cache":
+                self._images.clear()
+                if self._log is not None:
+                    self._log.images.clear()
+                connection.respond(200, b"", _TEXT)
+            case _:
+                self._engine.encoder.clear()
+                connection.respond(200, b"", _TEXT)
+
+    def _tokenize(self, connection: Connection, asked: Tokenize, pictures: list[Picture] | ApiError) -> None:
+        try:
+            if isinstance(pictures, ApiError):
+                raise pictures
+            connection.respond(200, api.tokenize(asked, pictures, self.settings), JSON)
+        except ApiError as error:
+            connection.respond(error.status, error.body(), JSON)
+
     def _get(self, connection: Connection, request: Request) -> None:
         match request.path:
             case "/v1/models":
@@ -199,7 +237,7 @@ class Server:
             case "/metrics" if not self.settings.metrics:
                 connection.respond(404, b'{"detail":"Not Found"}', JSON)
             case "/metrics":
-                connection.respond(200, self._metrics(), _TEXT)
+                connection.respond(200, self._book.text(self._engine, self._images, self.settings), _TEXT)
             case "/truth":
                 connection.respond(200, self._truth_page(request.query), JSON)
             case "/version":
@@ -214,41 +252,58 @@ class Server:
             raise ApiError(400, "since and limit are whole numbers")
         return self.truth.page(int(since), int(limit), self._speed)
 
-    def _metrics(self) -> bytes:
-        engine = self._engine
-        gauges = {
-            "num_requests_running": float(len(engine.running)),
-            "num_requests_waiting": float(len(engine.waiting)),
-            "kv_cache_usage_perc": engine.pool.usage,
-        }
-        counters = {
-            "prefix_cache_queries": engine.prefix_queries,
-            "prefix_cache_hits": engine.prefix_hits,
-            "num_preemptions": engine.preemptions,
-        }
-        cache: dict[str, object] = {
-            "block_size": self.settings.block_size,
-            "num_gpu_blocks": self.settings.kv_blocks,
-            "enable_prefix_caching": self.settings.caches_prefixes,
-            "kv_cache_size_tokens": self.settings.kv_blocks * self.settings.block_size,
-        }
-        return self._book.text(gauges, counters, cache, engine.drafts)
-
     # -- generation ------------------------------------------------------------------------------------------------
 
     def _generate(self, connection: Connection, request: Request, kind: Api, arrival_s: float) -> None:
         row = self.truth.add(arrival_s)
         row.client_id = request.headers.get("x-request-id")
         try:
-            ask = api.parse_ask(kind, request.body, self.settings)
-            fault = self._faults.for_request(len(self._open) + 1)
-            if fault is not None and fault.kind in (Kind.HTTP_429, Kind.HTTP_503):
-                self._turn_away(connection, fault, row)
-                return
+            draft = api.read_draft(kind, request.body, self.settings)
         except ApiError as error:
-            row.finished_s, row.ended, row.http_status = _now(), "rejected", error.status
-            raise
-        self._submit(connection, ask, fault, row)
+            self._reject(connection, row, error)
+            return
+        self._with_pictures(draft.urls, lambda pictures: self._begin(connection, draft, pictures, row))
+
+    def _with_pictures(self, urls: list[str], then: Callable[[list[Picture] | ApiError], None]) -> None:
+        """At once where there are none to read."""
+        if urls:
+            self._reader.read(urls, then)
+        else:
+            then([])
+
+    def _reject(self, connection: Connection, row: Row, error: ApiError) -> None:
+        row.finished_s, row.ended, row.http_status = _now(), "rejected", error.status
+        connection.respond(error.status, error.body(), JSON)
+
+    def _begin(self, connection: Connection, draft: Draft, pictures: list[Picture] | ApiError, row: Row) -> None:
+        """Goes on with a request whose pictures have been read."""
+        if not connection.open:
+            row.finished_s, row.ended = _now(), "client-left"
+            return
+        try:
+            if isinstance(pictures, ApiError):
+                raise pictures
+            ask = api.make_ask(draft, pictures, self.settings)
+        except ApiError as error:
+            self._reject(connection, row, error)
+            return
+        if pictures:
+            self._note_pictures(pictures, row)
+        fault = self._faults.for_request(len(self._open) + 1)
+        if fault is not None and fault.kind in (Kind.HTTP_429, Kind.HTTP_503):
+            self._turn_away(connection, fault, row)
+        else:
+            self._submit(connection, ask, fault, row)
+
+    def _note_pictures(self, pictures: list[Picture], row: Row) -> None:
+        vision = self.settings.vision or Vision()
+        row.decoding_s = _now() - row.arrival_s
+        row.images, row.image_tokens = len(pictures), sum(picture.tokens for picture in pictures)
+        row.image_hits = self._images.look_up(
+            (picture.key, vision.cached_bytes(picture.tokens)) for picture in pictures
+        )
+        if self._log is not None:
+            self._log.images.note(row.images, row.image_hits)
 
     def _turn_away(self, connection: Connection, fault: Fault, row: Row) -> None:
         status = int(fault.kind)
@@ -269,11 +324,11 @@ class Server:
             answer = StreamedAnswer(connection, ask, reply, row, fault, self.settings, chunks)
         else:
             answer = WholeAnswer(connection, ask, reply, row, fault, self.settings, int(time.time()))
-        sequence = Sequence(ask.prompt, reply.tokens, answer, ask.salt)
+        sequence = Sequence(ask.prompt, reply.tokens, answer, ask.salt, ask.images)
         connection.answer = answer
         self._open[answer] = sequence
         answer.accepted()
-        at_s = self._virtual(row.arrival_s)
+        at_s = self._virtual(row.arrival_s if row.decoding_s is None else _now())
         self._catch_up(at_s)
         self._engine.submit(sequence, at_s)
         self._arm()

@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from simulator.faults import Fault
+from simulator.vision import Vision
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -102,6 +103,9 @@ class EngineSettings(msgspec.Struct, frozen=True):
     stall: Stall | None = None
     drift: Drift | None = None
     acceptance: tuple[float, ...] = ()  # of draft tokens, by position; none without speculative decoding
+    encoder_image_s: float = 0.0
+    encoder_token_s: float = 0.0
+    encoder_cache_tokens: int = 0
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,6 +131,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stall: Stall | None = None
     drift: Drift | None = None
     speculative: Speculative | None = None
+    vision: Vision | None = None  # how images are taken; without it the model takes text only
     natural_length: NaturalLength = NaturalLength()
     tool_call_share: float = 0.8  # of answers with calls, where a request has tools and leaves it to the model
     parallel_call_share: float = 0.2  # of these, of several calls at once
@@ -167,6 +172,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def engine(self) -> EngineSettings:
         """The step loop's share."""
         drafting = self.speculative
+        vision = self.vision or Vision()
+        kept = vision.encoder_cache_tokens
         return EngineSettings(
             decode_step_s=Curve(drafting.step_s if drafting else self.decode_step_s),
             prefill_token_s=self.prefill_token_s,
@@ -183,6 +190,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             stall=self.stall,
             drift=self.drift,
             acceptance=drafting.acceptance if drafting else (),
+            encoder_image_s=vision.encoder_image_s,
+            encoder_token_s=vision.encoder_token_s,
+            encoder_cache_tokens=self.prefill_step_tokens if kept is None else kept,
         )
 
 

@@ -5,6 +5,7 @@
 * ``tok123`` is token 123, so that ids without a word survive the way into text and back.
 * ``<call:NAME>`` is one token: the beginning of a tool call, whose arguments follow as their JSON text.
 * Any other piece is hashed into the ids above the list; different pieces may share an id.
+* An image is ``<image start>``, as many tokens as it has, ``<image end>``.
 * A chat message costs ``<start> role <newline> ... <end>``, the whole prompt ends with ``<start> assistant <newline>``;
   presets can ask for more. The history of a conversation is therefore a prefix of its next prompt.
 """
@@ -22,6 +23,7 @@ VOCABULARY = 32_000
 PIECE_CHARACTERS = 12
 START, END, NEWLINE, PADDING = 0, 1, 2, 3
 REASONING_END = 9
+IMAGE_START, IMAGE_END, IMAGE = 10, 11, 12
 ROLES = {"system": 4, "developer": 5, "user": 6, "assistant": 7, "tool": 8}
 FIRST_WORD = 100
 FIRST_HASHED = FIRST_WORD + len(WORDS)
@@ -95,16 +97,23 @@ def decode(tokens: Sequence[int]) -> str:
 
 
 def encode_chat(
-    messages: Sequence[tuple[str, str]], constant_tokens: int = 3, message_tokens: int = 4, answer_follows: bool = True
+    messages: Sequence[tuple[str, str | Sequence[str | list[int]]]],
+    constant_tokens: int = 3,
+    message_tokens: int = 4,
+    answer_follows: bool = True,
 ) -> list[int]:
-    """Token ids of ``(role, text)`` pairs in the chat template.
+    """Token ids of ``(role, content)`` pairs in the chat template; content is text, or pieces of text and the tokens of
+    images.
 
-    ``constant_tokens`` and ``message_tokens`` are what the whole prompt and each message cost beyond the text.
+    ``constant_tokens`` and ``message_tokens`` are what the whole prompt and each message cost beyond the content.
     """
     ids = [PADDING] * (constant_tokens - 3)
-    for role, text in messages:
+    for role, content in messages:
         ids += [PADDING] * (message_tokens - 4)
-        ids += [START, ROLES.get(role, ROLES["user"]), NEWLINE, *_message_ids(text), END]
+        ids += [START, ROLES.get(role, ROLES["user"]), NEWLINE]
+        for piece in (content,) if isinstance(content, str) else content:
+            ids += _message_ids(piece) if isinstance(piece, str) else [IMAGE_START, *piece, IMAGE_END]
+        ids.append(END)
     if answer_follows:
         ids += [START, ROLES["assistant"], NEWLINE]
     return ids

@@ -14,7 +14,7 @@ from sim_process import STEADY
 from test_settings_file import load
 
 from simulator import tokenizer
-from simulator.api import Ask, parse_ask
+from simulator.api import Ask, make_ask, read_draft
 from simulator.arguments import arguments_text
 from simulator.replies import Replies
 from simulator.settings import Settings
@@ -92,7 +92,7 @@ def test_pieces_are_what_the_tokens_stand_for(text: str) -> None:
 def asked(prompt: str, settings: Settings, **more: Any) -> Ask:
     tools = [{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}]
     body = {"messages": [{"role": "user", "content": prompt}], "tools": tools, "max_tokens": 500, **more}
-    return parse_ask("chat", msgspec.json.encode(body), settings)
+    return make_ask(read_draft("chat", msgspec.json.encode(body), settings), [], settings)
 
 
 @pytest.fixture
