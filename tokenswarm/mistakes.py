@@ -30,6 +30,7 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, Any]) -> Iterator[Problem]:
     """Every mistake in ``error``; ``schema`` is the JSON Schema that knows the keys of each place."""
     details = error.errors(include_url=False, include_input=False)
+    ruled = {problem.path for problem in source.problems}
     unknown = {path_of(detail, source) for detail in details if detail["type"] == "extra_forbidden"}
     meant = {(*path[:-1], nearest(str(path[-1]), keys_at(schema, path[:-1]))) for path in unknown}
     for detail in details:
@@ -39,7 +40,7 @@ def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, An
                 continue  # empty only because all of its items are wrong, which is told already
             case "missing" if path in meant:
                 continue  # told as the unknown key that it was meant to be
-            case "extra_forbidden" if path[-1] in keys_at(schema, path[:-1]):
+            case "extra_forbidden" if path in ruled:
                 continue  # the second of two words for one key, told by a rule
         yield Problem(source.line(path), *_told(detail, path, source, schema))
 
@@ -60,6 +61,8 @@ def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str
             return path, "missing; it has no default"
         case "extra_forbidden" if path in _NOT_YET:
             return path, f"{_NOT_YET[path]} is not supported yet; use closed"
+        case "extra_forbidden" if path[-1] in keys_at(schema, path[:-1]):
+            return path, "a key of another kind; leave it out"
         case "extra_forbidden":
             return path, f"unknown key{did_you_mean(str(path[-1]), keys_at(schema, path[:-1]))}"
         case kind:

@@ -114,8 +114,16 @@ def test_default_scenario():
     assert (chat.name, chat.prompts, chat.turns.mean) == ("chat", "words", 1)
     assert (chat.input_tokens.mean, chat.output_tokens.mean, chat.think_time_s.mean) == (512, 128, 0)
     assert (scenario.load, scenario.seed, scenario.target.url, scenario.target.model) == (None, 7, None, "auto")
-    with pytest.raises(ScenarioError, match="agentic is not supported yet"):
-        default_scenario("agentic")
+    with pytest.raises(ScenarioError, match="captioning is not supported yet; only chat, agentic are"):
+        default_scenario("captioning")
+
+
+def test_default_agent():
+    """Without a file for agents: replayed jobs with a shared system prompt of 2,000 tokens, free running."""
+    (agent,) = default_scenario("agentic").traffic
+    assert (agent.kind, agent.name, agent.mode, agent.tool_choice) == ("agentic", "agentic", "replay", "auto")
+    assert (agent.system_prompt.tokens, agent.system_prompt.share, agent.system_prompt.pool) == (2000, 1, 1)
+    assert (agent.exact_output, agent.first_tokens) == (True, 2000)
 
 
 def test_a_scenario_is_frozen():

@@ -182,10 +182,11 @@ TOKENS = f"a whole number from 1 to 10000000 {DISTRIBUTION} is wanted"
          "(did you mean 'words'?)"),
         ("prompts: {flie: a}", "prompts.flie: unknown key (did you mean 'file'?)"),
         ("prompts: {file: no/such.jsonl}", "prompts.file: value no/such.jsonl: there is no file HERE/no/such.jsonl"),
-        ("kind: agentic", "kind: value agentic: this kind is not supported yet; only chat is"),
-        ("kind: captioning", "kind: value captioning: this kind is not supported yet; only chat is"),
-        ("kind: chatt", "kind: value chatt: unknown kind; chat is wanted (did you mean 'chat'?)"),
+        ("kind: captioning", "kind: value captioning: this kind is not supported yet; only chat and agentic are"),
+        ("kind: chatt", "kind: value chatt: unknown kind; chat or agentic is wanted (did you mean 'chat'?)"),
+        ("kind: agent", "kind: value agent: unknown kind; chat or agentic is wanted (did you mean 'agentic'?)"),
         ("system_prompt: {tokens: 6000}", "system_prompt: value {tokens}: text of at most 500000 characters is wanted"),
+        ("step_limit: 5", "step_limit: a key of another kind; leave it out"),
         ("objective: fast", "objective: value fast: no such objective; defined under objectives: interactive, batch"),
         ("objective: interactve", "objective: value interactve: no such objective; defined under objectives: "
          "interactive, batch (did you mean 'interactive'?)"),
@@ -196,6 +197,33 @@ def test_one_wrong_value_of_a_traffic_class(text, line, tmp_path: Path):
     whole = f"objectives: {{interactive: {{}}, batch: {{}}}}\ntraffic:\n  - name: a\n    {text}\n"
     expected = line.replace("HERE", str(tmp_path.resolve()))
     assert problems(whole, folder=tmp_path) == [f"s.yaml:4: traffic[0].{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("mode: life", "mode: value life: one of replay, live is wanted (did you mean 'live'?)"),
+        ("turns: 3", "turns: a key of another kind; leave it out"),
+        ("system_prompt: be brief", "system_prompt: value be brief: keys with values are wanted"),
+        ("system_prompt: {}", "system_prompt: value {}: one of tokens and text is wanted"),
+        ("system_prompt: {tokens: 9, text: be brief}",
+         "system_prompt: value {tokens, text}: one of tokens and text is wanted"),
+        ("system_prompt: {text: be brief, pool: 2}", "system_prompt: value {text, pool}: pool and share go with tokens "
+         "only; a text of your own is shared by all sessions"),
+        ("system_prompt: {tokens: 9, share: 2}", "system_prompt.share: value 2: a number from 0 to 1 is wanted"),
+        ("system_prompt: {token: 9}", "system_prompt.token: unknown key (did you mean 'tokens'?)"),
+        ("tools: no.yaml", "tools: value no.yaml: there is no file HERE/no.yaml"),
+        ("steps: 0", "steps: value 0: a whole number from 1 to 10000 or one distribution (fixed, uniform, normal, "
+         "lognormal, exponential, geometric) is wanted"),
+        ("step_limit: 1.5", "step_limit: value 1.5: a whole number from 1 to 10000 is wanted"),
+        ("tool_time: 3", "tool_time: unknown key (did you mean 'tool_time_s'?)"),
+    ],
+)  # fmt: skip
+def test_one_wrong_value_of_an_agent(text, line, tmp_path: Path):
+    """An agent has keys of its own, and each mistake in them is one line with the key's path."""
+    expected = line.replace("HERE", str(tmp_path.resolve()))
+    lines = problems(f"traffic:\n  - kind: agentic\n    {text}\n", folder=tmp_path)
+    assert [one for one in lines if "missing" not in one] == [f"s.yaml:3: traffic[0].{expected}"]
 
 
 @pytest.mark.parametrize(
@@ -269,6 +297,21 @@ def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
           "4: traffic[0].turns: prompts from a file keep their own turns and lengths; leave this out"]),
         ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - prompts: {file: s.yaml}",
          ["1: load.closed.requests: requests is for traffic whose sessions all have one turn; use sessions"]),
+        ("target: {api: completions}\ntraffic:\n  - kind: agentic",
+         ["3: traffic[0].kind: agents speak the chat API; leave target.api out"]),
+        ("traffic:\n  - kind: agentic\n    trajectories: s.yaml\n    mode: live",
+         ["3: traffic[0].trajectories: recorded jobs are for mode: replay; a live agent follows the model"]),
+        ("traffic:\n  - kind: agentic\n    trajectories: s.yaml\n    steps: 4\n    task_tokens: 9",
+         ["4: traffic[0].steps: recorded jobs have their own; leave this or trajectories out",
+          "5: traffic[0].task_tokens: recorded jobs have their own; leave this or trajectories out"]),
+        ("prefix_cache: {}",
+         ["1: prefix_cache: needs load.closed: pairs of sessions are compared level by level"]),
+        ("prefix_cache: {cold: session}\nload: {closed: {users: 1, sessions: 2, fresh_prompts: false}}",
+         ["2: load.closed.fresh_prompts: prefix_cache needs fresh prompts at every level; leave this out"]),
+        ("prefix_cache: {}\nload: {closed: {users: 1, sessions: 2}}\ncache_probe: never",
+         ["3: cache_probe: prefix_cache rests on what the probe finds; leave this out"]),
+        ("prefix_cache: {cold: sesion}\nload: {closed: {users: 1, sessions: 2}}",
+         ["1: prefix_cache.cold: value sesion: one of session, request is wanted (did you mean 'session'?)"]),
         ("target:\n  url: http://h\n  simulator: demo",
          ["3: target.simulator: url and simulator exclude each other; keep one"]),
         ("objectives:\n  a: {ttft_s: {p59: 1}}", ["2: objectives.a.ttft_s.p59: value 1: "
@@ -400,7 +443,7 @@ def test_all_mistakes_of_a_file_come_together_in_its_order():
 target: {api_key: literal, urll: x}
 traffic:
   - {name: a, objective: none}
-  - {name: a, kind: agentic, steps: 4}
+  - {name: a, kind: captioning, images: 4}
   - {weight: 0, turns: {unform: [1, 2]}}
 load:
   closed: {users: [1, true, 0], sessions: 2, duration_s: 3s}
