@@ -159,15 +159,17 @@ def _step_table(rows: list[StepRow], title: str) -> TextTable:
 
 
 def _context_table(rows: list[ContextRow], title: str) -> TextTable:
-    """Rows of lengths, and two columns for each level."""
+    """Rows of lengths, and two columns for each level; one where there are many."""
     lengths = sorted({(row.low, row.tokens) for row in rows})
     header = ["prompt tokens", "requests"]
     columns = [[tokens for _, tokens in lengths]]
     columns.append([str(sum(row.ttft_p50_s.n or 0 for row in rows if row.low == low)) for low, _ in lengths])
-    for level in dict.fromkeys(row.level for row in rows):
+    levels = list(dict.fromkeys(row.level for row in rows))
+    shown = _QUANTILES[:1] if len(levels) > _MANY_LEVELS else _QUANTILES
+    for level in levels:
         mine = {row.low: row for row in rows if row.level == level}
         label = next(iter(mine.values())).label
-        for name, pick in _QUANTILES:
+        for name, pick in shown:
             figures = [_in_ms(pick(mine[low])) if low in mine else BLANK for low, _ in lengths]
             header.append(f"{label} {name} ms".strip())
             columns.append(texts_of(figures, 0))
@@ -197,6 +199,7 @@ _DURATIONS = (
     ("jobs_per_h", "jobs per hour", 1),
     ("good_jobs_per_h", "in objective", 1),
 )
+_MANY_LEVELS = 4  # more have no room for a second column each
 _ELIGIBLE = "eligible: what an ideal cache could have served, of the session's own past and of texts it shares"
 _PART_TITLES = {
     "model": "in model s",

@@ -319,7 +319,7 @@ def test_ttft_by_length_of_the_prompt(table: Any, tmp_path: Path) -> None:
 
 
 def test_lengths_that_are_alike_are_told_apart_in_round_steps(table: Any, tmp_path: Path) -> None:
-    """6,600 to 9,100 tokens: steps of 500, 1,000 for no more than six rows; a prompt on a border begins the next."""
+    """6,600 to 9,100 tokens in steps of 500, the smallest that need six rows at most; a border belongs to the next."""
     lengths = (6600, 6999, 7000, 8400, 9100)
     rows = [request(f"{n}", 0, 10.0 * n, 10.0 * n + 1, prompt_tokens=length) for n, length in enumerate(lengths)]
     document = table(run(tmp_path / "run", *rows), "--json").json
