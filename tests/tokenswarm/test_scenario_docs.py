@@ -110,13 +110,14 @@ def test_every_schema_field_has_a_description():
 
 
 def examples() -> list[str]:
-    return re.findall(r"^```yaml\n(.*?)^```", REFERENCE, re.MULTILINE | re.DOTALL)
+    agents = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    return re.findall(r"^```yaml\n(.*?)^```", REFERENCE + agents, re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("example", examples())
 def test_every_example_in_the_reference_loads(example, tmp_path):
-    """YAML blocks of the reference are accepted as they stand."""
-    for name in ("my-prompts.jsonl", "my-tools.yaml", "my-jobs.jsonl"):
+    """YAML blocks of the reference and of the page about agents are accepted as they stand."""
+    for name in ("my-prompts.jsonl", "my-tools.yaml", "my-jobs.jsonl", "jobs.jsonl"):
         (tmp_path / name).write_text('{"prompt": "hi"}\n')  # what is in them is looked at when a run begins
     assert parse_scenario(example, "docs", folder=tmp_path, check_env=False).traffic
 

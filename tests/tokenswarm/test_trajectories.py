@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tokenswarm.errors import InputError, ScenarioError
 from tokenswarm.toolcalls import ToolCall
 from tokenswarm.trajectories import main, read_trajectories
 
+DOCUMENTATION = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
 SYSTEM = {"role": "system", "content": "You fix code."}
 TASK = {"role": "user", "content": "Make the test pass."}
 DONE = {"role": "assistant", "content": "Fixed."}
@@ -261,3 +263,31 @@ def test_check_tells_what_is_in_a_file(
         "output_tokens known for 1 of 3 steps, tool_time_s for 1 of 1\n"
     )
     assert run(monkeypatch, "check", good) == 0
+
+
+def test_the_example_in_the_documentation_is_a_job(tmp_path: Path) -> None:
+    """The job that docs/agents.md shows is read when put on one line: two calls at once, the slower tool's time."""
+    example = re.search(r"```json\n(.*?)```", DOCUMENTATION, re.DOTALL)
+    assert example
+    (job,) = read_trajectories(write(tmp_path / "jobs.jsonl", json.loads(example[1])))
+    assert [len(step.calls) for step in job.steps] == [2, 0]
+    assert job.steps[0].tool_time_s == 1.1
+    assert job.tools
+
+
+def test_the_mistake_in_the_documentation_is_what_one_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sample message of docs/agents.md is the real one."""
+    sample = re.search(r"```text\n(jobs\.jsonl:3: .*?)\n```", DOCUMENTATION)
+    assert sample
+    good = {"messages": [TASK, DONE]}
+    write(
+        tmp_path / "jobs.jsonl",
+        good,
+        good,
+        {"messages": [SYSTEM, TASK, calling(call("a")), result("a"), result("call_9")]},
+    )
+    monkeypatch.chdir(tmp_path)
+    assert run(monkeypatch, "check", "jobs.jsonl") == 2
+    assert capsys.readouterr().err.strip() == sample[1]
