@@ -7,31 +7,27 @@ import hmac
 import itertools
 import time
 import uuid
-from collections.abc import Callable
-from urllib.parse import parse_qs
 
 from simulator import api
 from simulator.answering import JSON, Answer, StreamedAnswer, WholeAnswer
-from simulator.api import Ask, Draft, Tokenize
+from simulator.api import Ask, Draft
 from simulator.api_error import ApiError
 from simulator.chunks import Api, Chunks
 from simulator.engine import Engine, Sequence, Step
 from simulator.engine_log import EngineLog
 from simulator.faults import Fault, FaultPlan, Kind
 from simulator.metrics_text import Book
-from simulator.mm_cache import MultimodalCache
-from simulator.pictures import Picture, PictureReader
+from simulator.pages import Pages
+from simulator.pictures import Picture
+from simulator.processor import Processor
 from simulator.replies import Replies
 from simulator.settings import Settings
 from simulator.timer import DeadlineTimer
-from simulator.truth import PAGE_ROWS, Row, Truth
+from simulator.truth import Row, Truth
 from simulator.vision import Vision
 from simulator.wire import Connection, Request
 
-_TEXT = "text/plain; version=1.0.0; charset=utf-8"
 _POST: dict[str, Api] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
-_CALLS = ("/tokenize", "/detokenize", "/reset_prefix_cache", "/reset_mm_cache", "/reset_encoder_cache")
-_GET = ("/v1/models", "/health", "/metrics", "/truth", "/version")
 _now = time.perf_counter
 
 
@@ -58,16 +54,14 @@ class Server:
         self._replies = Replies(settings, seed)
         self._faults = FaultPlan(settings.faults, seed)
         self._book = Book(settings.model)
-        vision = settings.vision or Vision()
-        self._images = MultimodalCache(vision.mm_cache_gib)
-        self._reader = PictureReader(vision)
+        self._processor = Processor(settings.vision or Vision(), log)
         self._log = log
         self._key = f"Bearer {api_key}".encode() if api_key else None
         self._speed = speed
         self._epoch = _now()
-        self._created = int(time.time())
         self._ids = itertools.count(1)
         self._run_id = uuid.uuid4().hex[:8]
+        self._pages = Pages(settings, self._engine, self._processor, self._book, self.truth, log, speed)
         self._open: dict[Answer, Sequence] = {}
         self._connections: set[Connection] = set()
         self._timer: DeadlineTimer | None = None
@@ -94,7 +88,7 @@ class Server:
 
     async def stop(self) -> None:
         """Ends every connection and stops listening."""
-        self._reader.close()
+        self._processor.close()
         if self._listener is not None:
             self._listener.close()
         for connection in list(self._connections):
@@ -188,69 +182,12 @@ class Server:
             connection.respond(401, b'{"error":"Unauthorized"}', JSON)
         elif path in _POST and request.method == "POST":
             self._generate(connection, request, _POST[path], arrival_s)
-        elif path in _CALLS and request.method == "POST":
-            self._call(connection, request)
-        elif path in _GET and request.method == "GET":
-            self._get(connection, request)
-        elif path in (*_POST, *_GET, *_CALLS):
-            connection.respond(405, b'{"detail":"Method Not Allowed"}', JSON)
         else:
-            connection.respond(404, b'{"detail":"Not Found"}', JSON)
+            self._pages.answer(connection, request, other=tuple(_POST))
 
     def _authorised(self, request: Request) -> bool:
         given = request.headers.get("authorization", "").encode("latin-1")
         return self._key is None or hmac.compare_digest(given, self._key)
-
-    def _call(self, connection: Connection, request: Request) -> None:
-        match request.path:
-            case "/tokenize":
-                asked, urls = api.read_tokenize(request.body, self.settings)
-                self._with_pictures(urls, lambda pictures: self._tokenize(connection, asked, pictures))
-            case "/detokenize":
-                connection.respond(200, api.detokenize(request.body, self.settings), JSON)
-            case "/reset_prefix_cache":
-                done = self._engine.pool.forget()
-                if done and self._log is not None:
-                    self._log.prefix.clear()
-                connection.respond(200, b'{"success":true}' if done else b'{"success":false}', JSON)
-            case "/reset_mm_cache":
-                self._images.clear()
-                if self._log is not None:
-                    self._log.images.clear()
-                connection.respond(200, b"", _TEXT)
-            case _:
-                self._engine.encoder.clear()
-                connection.respond(200, b"", _TEXT)
-
-    def _tokenize(self, connection: Connection, asked: Tokenize, pictures: list[Picture] | ApiError) -> None:
-        try:
-            if isinstance(pictures, ApiError):
-                raise pictures
-            connection.respond(200, api.tokenize(asked, pictures, self.settings), JSON)
-        except ApiError as error:
-            connection.respond(error.status, error.body(), JSON)
-
-    def _get(self, connection: Connection, request: Request) -> None:
-        match request.path:
-            case "/v1/models":
-                connection.respond(200, api.models(self.settings, self._created), JSON)
-            case "/metrics" if not self.settings.metrics:
-                connection.respond(404, b'{"detail":"Not Found"}', JSON)
-            case "/metrics":
-                connection.respond(200, self._book.text(self._engine, self._images, self.settings), _TEXT)
-            case "/truth":
-                connection.respond(200, self._truth_page(request.query), JSON)
-            case "/version":
-                connection.respond(200, b'{"version":"tokenswarm-simulator"}', JSON)
-            case _:
-                connection.respond(200, b"", _TEXT)
-
-    def _truth_page(self, query: str) -> bytes:
-        options = {key: values[-1] for key, values in parse_qs(query).items()}
-        since, limit = options.get("since", "0"), options.get("limit", str(PAGE_ROWS))
-        if not (since.isdecimal() and limit.isdecimal()):
-            raise ApiError(400, "since and limit are whole numbers")
-        return self.truth.page(int(since), int(limit), self._speed)
 
     # -- generation ------------------------------------------------------------------------------------------------
 
@@ -262,14 +199,7 @@ class Server:
         except ApiError as error:
             self._reject(connection, row, error)
             return
-        self._with_pictures(draft.urls, lambda pictures: self._begin(connection, draft, pictures, row))
-
-    def _with_pictures(self, urls: list[str], then: Callable[[list[Picture] | ApiError], None]) -> None:
-        """At once where there are none to read."""
-        if urls:
-            self._reader.read(urls, then)
-        else:
-            then([])
+        self._processor.read(draft.urls, lambda pictures: self._begin(connection, draft, pictures, row))
 
     def _reject(self, connection: Connection, row: Row, error: ApiError) -> None:
         row.finished_s, row.ended, row.http_status = _now(), "rejected", error.status
@@ -288,22 +218,12 @@ class Server:
             self._reject(connection, row, error)
             return
         if pictures:
-            self._note_pictures(pictures, row)
+            self._processor.look_up(pictures, row)
         fault = self._faults.for_request(len(self._open) + 1)
         if fault is not None and fault.kind in (Kind.HTTP_429, Kind.HTTP_503):
             self._turn_away(connection, fault, row)
         else:
             self._submit(connection, ask, fault, row)
-
-    def _note_pictures(self, pictures: list[Picture], row: Row) -> None:
-        vision = self.settings.vision or Vision()
-        row.decoding_s = _now() - row.arrival_s
-        row.images, row.image_tokens = len(pictures), sum(picture.tokens for picture in pictures)
-        row.image_hits = self._images.look_up(
-            (picture.key, vision.cached_bytes(picture.tokens)) for picture in pictures
-        )
-        if self._log is not None:
-            self._log.images.note(row.images, row.image_hits)
 
     def _turn_away(self, connection: Connection, fault: Fault, row: Row) -> None:
         status = int(fault.kind)
