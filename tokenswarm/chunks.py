@@ -26,6 +26,7 @@ class Choice(msgspec.Struct, gc=False):
 class Details(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    multimodal_tokens: dict[str, int] | None = None  # of vLLM, by kind: image, ...
 
 
 class Usage(msgspec.Struct, gc=False):

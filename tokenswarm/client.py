@@ -46,6 +46,7 @@ class Exchange(msgspec.Struct, kw_only=True):
     server_decode_s: float | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    image_tokens: int | None = None
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     token_source: str | None = None
@@ -194,6 +195,7 @@ def _take_facts(exchange: Exchange, reception: Reception, answer: AnswerDecoder,
     exchange.finish_reason = answer.finish_reason
     exchange.prompt_tokens = answer.prompt_tokens
     exchange.cached_tokens = answer.cached_tokens
+    exchange.image_tokens = answer.image_tokens
     exchange.output_tokens = answer.output_tokens
     exchange.reasoning_tokens = answer.reasoning_tokens
     exchange.server_queue_s = answer.server_queue_s

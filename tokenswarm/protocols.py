@@ -40,6 +40,7 @@ class AnswerDecoder:
         self.done = False  # [DONE] came
         self.prompt_tokens: int | None = None
         self.cached_tokens: int | None = None
+        self.image_tokens: int | None = None
         self.output_tokens: int | None = None  # by usage
         self.reasoning_tokens: int | None = None
         self.server_queue_s: float | None = None  # durations as the server tells them
@@ -153,6 +154,8 @@ class AnswerDecoder:
         after = usage.completion_tokens_details
         cached = before.cached_tokens if before else None
         reasoning = after.reasoning_tokens if after else None
+        if before is not None and before.multimodal_tokens is not None:
+            self.image_tokens = before.multimodal_tokens.get("image", self.image_tokens)
         self.prompt_tokens = _first(usage.prompt_tokens, self.prompt_tokens)
         self.output_tokens = _first(usage.completion_tokens, self.output_tokens)
         self.cached_tokens = _first(cached, usage.prompt_cache_hit_tokens, self.cached_tokens)

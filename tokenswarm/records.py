@@ -76,6 +76,7 @@ class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
     last_token_s: float | None = None
     finished_s: float | None = None
     connect_s: float | None = None  # duration; None when the connection was reused
+    prepare_s: float | None = None  # the generator's wait for pictures before the session; outside every latency
     # durations as the server tells them
     server_queue_s: float | None = None
     server_prefill_s: float | None = None
@@ -87,6 +88,10 @@ class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
     prefix_tokens: int | None = None  # of the prompt, that ``prefix`` names
     history_tokens: int | None = None  # of the prompt, that this session has sent or received before; 0 at its start
     cached_tokens: int | None = None
+    images: int | None = None  # in the prompt
+    image_pixels: int | None = None
+    image_bytes: int | None = None  # of the files, before base64
+    image_tokens: int | None = None  # of the prompt, as the server tells them
     output_tokens: int | None = None
     reasoning_tokens: int | None = None
     token_source: str | None = None

@@ -209,3 +209,11 @@ def _answer(name: str) -> dict[str, Any]:
     segments = [{"at_ms": 0, "data": data.decode("latin-1")} for _, data in reads_of(name) if data]
     headers = [["Content-Type", "text/event-stream"], ["Transfer-Encoding", "chunked"]]
     return {"status": 200, "headers": headers, "framing": "chunked", "segments": segments, "end": {"how": "clean"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"), [("vllm-0.32.0-mm-tiny-qwen2-vl/e_image_1", 64), ("vllm-0.32.0-text/a_plain", None)]
+)
+def test_image_tokens_are_the_servers_own(name: str, tokens: int | None) -> None:
+    """A picture of 224 by 224 pixels is 64 tokens for Qwen2-VL; without pictures there is no count."""
+    assert decoded(name, reads_of(name)).image_tokens == tokens
