@@ -187,7 +187,7 @@ class CacheJudge:
             case _ if nothing:
                 return "nothing came from the cache: it is off or inert, or all was evicted"
             case _:
-                return "part of the prompts was evicted before it was wanted again"
+                return "part of it was evicted before it was wanted again, or was in the cache of another server"
 
 
 _REPEATED = "repeats the prompts of the first level (load.closed.fresh_prompts: false)"

@@ -20,9 +20,10 @@ class PromptCounts:
 
 
 def prompt_counts(engine: pd.DataFrame, level: int | None) -> PromptCounts | None:
-    """``None`` where an edge was not sampled, an engine has no such counters, or began anew in between."""
-    if level is None or engine.empty:
-        return None
+    """``None`` where an edge was not sampled, an engine has no such counters, or began anew in between.
+
+    ``level`` None is the whole of a free-running load.
+    """
     for queries, hits in _LOOKED_UP:
         looked_up, found = (counter_difference(engine, level, name) for name in (queries, hits))
         if looked_up is not None and found is not None:
@@ -31,7 +32,7 @@ def prompt_counts(engine: pd.DataFrame, level: int | None) -> PromptCounts | Non
     return None
 
 
-def counter_difference(engine: pd.DataFrame, level: int, name: str) -> float | None:
+def counter_difference(engine: pd.DataFrame, level: int | None, name: str) -> float | None:
     """What a total has grown by from the start of a level to its end, summed over the engines."""
     if name not in engine:
         return None
@@ -44,7 +45,8 @@ def counter_difference(engine: pd.DataFrame, level: int, name: str) -> float | N
     return None if grown.isna().any() or (grown < 0).any() else float(grown.sum())
 
 
-def _edge(engine: pd.DataFrame, level: int, edge: str) -> pd.DataFrame:
+def _edge(engine: pd.DataFrame, level: int | None, edge: str) -> pd.DataFrame:
     """The last sample of each engine at that edge."""
-    rows = engine[(engine["level"] == level) & (engine["edge"] == edge)]
+    of_level = engine["level"].isna() if level is None else engine["level"] == level
+    rows = engine[of_level & (engine["edge"] == edge)]
     return rows.assign(engine=rows["engine"].fillna("")).groupby("engine").tail(1).set_index("engine").sort_index()

@@ -76,9 +76,9 @@ class Steps:
 def job_classes(run: Run) -> list[str]:
     """Classes whose sessions are jobs worth a table: agents, and whatever sent a second request in a session."""
     agents = {name for name, item in run.traffic_classes.items() if item.get("kind") == "agentic"}
-    several = run.requests.loc[run.requests["turn"] > 0, "traffic"].dropna().astype(str)
-    seen = set(run.requests["traffic"].dropna().astype(str))
-    return sorted((agents & seen) | set(several))
+    several = run.requests.loc[run.requests["turn"] > 0, "traffic"].dropna().unique()
+    seen = {str(name) for name in run.requests["traffic"].dropna().unique()}
+    return sorted((agents & seen) | {str(name) for name in several})
 
 
 def steps_of(run: Run, eligible: pd.DataFrame) -> Steps:
