@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
@@ -172,7 +171,7 @@ class _Conversation:
         text = _text(message, place)
         id_ = message.get("tool_call_id")
         step = self._steps[-1] if self._steps else _Growing()
-        if id_ not in step.calls:
+        if not isinstance(id_, str) or id_ not in step.calls:
             raise Misfit(
                 f"{place}.tool_call_id", "the id of a call in the assistant's message before it is wanted", id_
             )
@@ -285,7 +284,7 @@ def _seconds(message: dict[str, Any], key: str, place: str) -> float | None:
     value = message.get(key)
     if value is None:
         return None
-    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= 86_400:
+    if type(value) not in (int, float) or not 0 <= value <= 86_400:
         raise Misfit(f"{place}.{key}", "seconds from 0 to 86400 are wanted", value)
     return float(value)
 

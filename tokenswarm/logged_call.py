@@ -145,7 +145,7 @@ def _output_tokens(places: list[Any]) -> int | None:
 def _time_s(entry: dict[str, Any], keys: tuple[str, ...]) -> float | None:
     """A time in seconds, from a number of seconds or milliseconds or an ISO 8601 text; None where there is none."""
     value = next((entry[key] for key in keys if entry.get(key) is not None), None)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e14:
         return value / 1000 if value > 1e11 else float(value)
     if not isinstance(value, str):
         return None

@@ -48,7 +48,7 @@ class Messages:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             return call
-        logged, name = call.get("id") or "", function.get("name")
+        logged, name = _id(call.get("id")), function.get("name")
         used = {given for _, given, _ in self._open}
         given = logged if logged and logged not in used else f"call_{self._taken}_{len(self._open)}"
         self._open.append((logged, given, str(name)))
@@ -58,7 +58,7 @@ class Messages:
         return {"id": given, "type": "function", "function": {"name": name, "arguments": _as_text(arguments)}}
 
     def _result(self, message: dict[str, Any]) -> dict[str, Any]:
-        logged, name = message.get("tool_call_id") or "", message.get("name")
+        logged, name = _id(message.get("tool_call_id")), message.get("name")
         given = logged
         for call in self._open:
             if call[0] == logged if logged else name in (None, "", call[2]):
@@ -89,6 +89,11 @@ def _logged_calls(message: dict[str, Any]) -> list[Any]:
     if isinstance(calls, list) and calls:
         return calls
     return [{"function": message["function_call"]}] if message.get("function_call") else []
+
+
+def _id(value: Any) -> str:
+    """An id as text; empty where there is none."""
+    return value if isinstance(value, str) else ""
 
 
 def _kept(message: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,56 @@ def test_files_without_jobs(tmp_path: Path, raw: bytes, expected: str) -> None:
     path.write_bytes(raw)
     with pytest.raises(InputError, match=expected + r".*is wanted, one conversation a line$"):
         read_trajectories(path)
+
+
+STRANGE = [
+    None,
+    True,
+    0,
+    10**400,
+    2.5,
+    "",
+    "a",
+    "user",
+    [],
+    [None],
+    ["a"],
+    {},
+    {"a": []},
+    [{"type": "text", "text": 5}],
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a JSON value."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in items:
+        yield from places(below, (*path, key))
+
+
+def test_no_shape_of_data_makes_a_traceback(tmp_path: Path) -> None:
+    """Whatever stands in any place of a conversation, it is read or refused in one line."""
+    tools = [{"type": "function", "function": {"name": "read_file"}}]
+    whole = {
+        "name": "x",
+        "messages": [SYSTEM, TASK, calling(call("a")), result("a", tool_time_s=1), DONE],
+        "tools": tools,
+    }
+    told: list[list[str]] = []
+    for path in places(whole):
+        for strange in STRANGE:
+            entry: Any = {"entry": json.loads(json.dumps(whole))}
+            holder = entry
+            for key in ("entry", *path)[:-1]:
+                holder = holder[key]
+            holder[("entry", *path)[-1]] = strange
+            try:
+                read_trajectories(write(tmp_path / "jobs.jsonl", entry["entry"]))
+            except ScenarioError as error:
+                told.append(error.problems)
+    assert len(told) > 100
+    assert [problems for problems in told if len(problems) != 1 or "\n" in problems[0]] == []
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
