@@ -20,7 +20,7 @@ from tokenswarm.errors import InputError
 from tokenswarm.wanted import Model, OneOf, Seconds, Switch, Text, did_you_mean, mistake, mistakes
 
 SIMULATOR_PRESETS = (
-    *("cache-inert", "cache-off", "demo"),
+    *("cache-inert", "cache-off", "demo", "rtx-pro-6000-captioning"),
     *("spark-qwen3.6-35b-fp8", "spark-qwen3.6-35b-fp8-30ms", "spark-qwen3.6-35b-fp8-mtp1", "two-spark-qwen3.5-122b"),
 )
 

@@ -234,8 +234,8 @@ def test_one_wrong_value_of_an_agent(text, line, tmp_path: Path):
         ("url: 'ftp://h'", "url: value 'ftp://h': a URL that begins with http:// or https:// is wanted"),
         ("url: 'http://h:99999'", "url: value 'http://h:99999': not a URL: Port out of range 0-65535"),
         ("simulator: spark-qwen3.6-35b", "simulator: value spark-qwen3.6-35b: one of the presets "
-         "cache-inert, cache-off, demo, spark-qwen3.6-35b-fp8, spark-qwen3.6-35b-fp8-30ms, spark-qwen3.6-35b-fp8-mtp1, "
-         "two-spark-qwen3.5-122b is wanted (did you mean 'spark-qwen3.6-35b-fp8'?)"),
+         "cache-inert, cache-off, demo, rtx-pro-6000-captioning, spark-qwen3.6-35b-fp8, spark-qwen3.6-35b-fp8-30ms, "
+         "spark-qwen3.6-35b-fp8-mtp1, two-spark-qwen3.5-122b is wanted (did you mean 'spark-qwen3.6-35b-fp8'?)"),
         ("model: 3", "model: value 3: a model's name of at most 1000 characters is wanted (put it in quotes)"),
         ("api: chats", "api: value chats: one of chat, completions is wanted (did you mean 'chat'?)"),
         ("api_key: ${NO_SUCH_KEY}", "api_key: value (not shown): the environment variable NO_SUCH_KEY is not set"),
