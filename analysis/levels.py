@@ -247,7 +247,13 @@ def _at(table: pd.DataFrame, level: int | None) -> pd.DataFrame:
 def _exact_classes(run: Run) -> set[str] | None:
     """Classes that asked for an exact output length; ``None`` where no scenario says so (then all are taken to)."""
     classes = run.traffic_classes
-    return {name for name, item in classes.items() if item.get("ignore_eos", True)} if classes else None
+    return {name for name, item in classes.items() if _is_exact(item)} if classes else None
+
+
+def _is_exact(traffic: dict[str, Any]) -> bool:
+    """Live agents are asked for exact lengths only where the scenario says so."""
+    live = traffic.get("kind") == "agentic" and traffic.get("mode") == "live"
+    return bool(traffic.get("ignore_eos", not live))
 
 
 def _count(row: LevelRow, measured: pd.DataFrame, good: pd.DataFrame, exact: set[str] | None) -> None:

@@ -256,6 +256,18 @@ def test_divergences_and_malformed_calls_are_counted(table: Any, tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize(
+    ("traffic", "early"),
+    [({"mode": "live"}, 0), ({"mode": "live", "ignore_eos": True}, 2), ({"mode": "replay"}, 2), ({}, 2)],
+)
+def test_live_agents_may_stop_when_they_like(table: Any, tmp_path: Path, traffic: dict[str, Any], early: int) -> None:
+    """An answer shorter than the largest length is an early stop only where an exact length was asked for."""
+    rows = first_job(finish_reason="stop", asked_output_tokens=100)
+    scenario = {"traffic": [TRAFFIC | traffic]}
+    level = table(run(tmp_path / "run", *rows, scenario=scenario), "--json").json["levels"][0]
+    assert level["early_stopped"] == early
+
+
 # by step and by length
 
 
