@@ -17,6 +17,7 @@ import gevent
 import gevent.event
 
 from tokenswarm.levelfacts import LevelFacts
+from tokenswarm.quotas import shares_of
 from tokenswarm.records import Phase
 from tokenswarm.schedule import Ledger, Level
 
@@ -165,7 +166,7 @@ class Controller:
             self.ledger = Ledger(level.warmup_sessions)
             self._advance()
         elif level.warmup_s:
-            self._order("ts_open", {"level": level.index, "phase": Phase.WARMUP})
+            self._open(Phase.WARMUP)
             self._after(level.warmup_s, self._next_phase)
         else:
             self._next_phase()
@@ -180,7 +181,7 @@ class Controller:
             self.ledger = Ledger(self.level.sessions or 0, spares=True)
             self._advance()
         else:
-            self._order("ts_open", {"level": self.level.index, "phase": Phase.MEASURED})
+            self._open(Phase.MEASURED)
             self._after(self.level.duration_s, self._drain)
 
     def _hand_out(self) -> None:
@@ -196,7 +197,15 @@ class Controller:
         fill = self._phase == Phase.MEASURED and self.level.tail == "fill"
         if fill and self.ledger.exhausted and not self._filling:
             self._filling = True
-            self._order("ts_open", {"level": self.level.index, "phase": Phase.FILL})
+            self._open(Phase.FILL)
+
+    def _open(self, phase: Phase) -> None:
+        """Endless sessions from now on; where users belong to classes, each worker has its part of them."""
+        quotas = self.level.quotas
+        shares = shares_of(quotas, self._users) if quotas else {}
+        for name in self.workers:
+            share = shares.get(name, (0,) * len(quotas))
+            self._order("ts_open", {"level": self.level.index, "phase": phase, "quotas": share}, [name])
 
     def _drain(self) -> None:
         self.stage = "drain"

@@ -9,6 +9,7 @@ from time import perf_counter
 import gevent
 import gevent.event
 
+from tokenswarm.quotas import Seats
 from tokenswarm.records import Phase, RequestRecord
 from tokenswarm.schedule import Level, Ticket, own_tickets
 
@@ -44,10 +45,12 @@ class Gate:
     def __init__(self, levels: Sequence[Level], worker_index: int) -> None:
         self._levels = levels
         self._granted: deque[tuple[Level, Phase, int]] = deque()
+        self._worker_index = worker_index
         self._own = iter(own_tickets(worker_index))
         self._waiting: deque[gevent.event.AsyncResult[None]] = deque()
         self._sessions: dict[gevent.Greenlet, Ticket] = {}
         self._endless: tuple[Level | None, Phase] | None = None
+        self._seats: Seats | None = None  # where users belong to classes
         self._late_after_s: float | None = None
         self._done: list[Done] = []
         self.orders = 0  # obeyed so far
@@ -62,10 +65,16 @@ class Gate:
         self._granted.extend((chosen, phase, number) for number in numbers)
         self._wake(len(numbers))
 
-    def open(self, level: int | None, phase: Phase) -> None:
-        """From now on every free user starts an own session in ``phase``; ``level`` None is free-running."""
+    def open(self, level: int | None, phase: Phase, quotas: Sequence[int] = ()) -> None:
+        """From now on every free user starts an own session in ``phase``; ``level`` None is free-running.
+
+        ``quotas``: how many users of this process play each traffic class, where that is fixed.
+        """
         self._late_after_s = None
-        self._endless = (None if level is None else self._levels[level], phase)
+        chosen = None if level is None else self._levels[level]
+        if self._endless is None or self._endless[0] is not chosen:
+            self._seats = Seats(self._worker_index, quotas) if quotas else None
+        self._endless = (chosen, phase)
         self._wake(len(self._waiting))
 
     def close(self, *, late_is_drain: bool) -> None:
@@ -92,8 +101,8 @@ class Gate:
             if self._granted:
                 level, phase, number = self._granted.popleft()
                 break
-            if self._endless is not None:
-                (level_or_none, phase), number = self._endless, next(self._own)
+            if self._endless is not None and (own := self._own_number()) is not None:
+                (level_or_none, phase), number = self._endless, own
                 level = level_or_none  # type: ignore[assignment]
                 break
             self._wait()
@@ -101,6 +110,10 @@ class Gate:
         ticket = Ticket(level, phase, number, free_since_s)
         self._sessions[gevent.getcurrent()] = ticket
         return ticket
+
+    def _own_number(self) -> int | None:
+        """Of a session that this process starts by itself; None where every class has its users."""
+        return next(self._own) if self._seats is None else self._seats.take()
 
     def _wait(self) -> None:
         turn: gevent.event.AsyncResult[None] = gevent.event.AsyncResult()
@@ -128,6 +141,9 @@ class Gate:
         self._sessions.pop(gevent.getcurrent(), None)
         level = FREE if ticket.level is None else ticket.level.index
         self._done.append((level, ticket.phase, played, facts))
+        if self._seats is not None:
+            self._seats.leave(ticket.number)
+            self._wake(1)  # somebody who found no place, where this user does not come back
         self.on_change()
 
     # reporting --------------------------------------------------------------------------

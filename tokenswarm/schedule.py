@@ -44,6 +44,8 @@ class Level:
     drain_limit_s: float = 60.0
     label: str = ""  # "c=8"; one that comes again is "c=8 #2"
     arms: Arms = Arms.NONE
+    quotas: tuple[int, ...] = ()  # users of each traffic class; empty where tickets are mixed by the weights
+    round: int | None = None  # of a measurement of interference: levels of a round do the same work
 
 
 def level_labels(names: Iterable[str]) -> list[str]:

@@ -115,7 +115,8 @@ class LoadWorker:
         self._obey(msg).grant(order["level"], Phase(order["phase"]), range(order["first"], order["stop"]))
 
     def _on_open(self, environment: Any, msg: Any, **_: Any) -> None:
-        self._obey(msg).open(msg.data["level"], Phase(msg.data["phase"]))
+        order = msg.data
+        self._obey(msg).open(order["level"], Phase(order["phase"]), order["quotas"])
 
     def _on_close(self, environment: Any, msg: Any, **_: Any) -> None:
         self._obey(msg).close(late_is_drain=msg.data["late_is_drain"])

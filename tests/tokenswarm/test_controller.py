@@ -254,3 +254,28 @@ def test_an_interrupted_level_is_written_as_such() -> None:
     crew.controller.interrupt("the run was stopped")
     row, _facts = crew.ended[0]
     assert (row["state"], row["reason"], row["measured_sessions"]) == ("interrupted", "the run was stopped", 1)
+
+
+def test_every_worker_is_told_its_part_of_the_quotas() -> None:
+    """Four users of one class and two of another on workers of three: 2 + 1 each, for warm-up and measuring alike."""
+    level = _level(sessions=None, duration_s=0.05, warmup_s=0.01, concurrency=6, quotas=(4, 2))
+    crew = Crew([level], {"w0": 3, "w1": 3})
+    crew.idle()
+    with gevent.Timeout(5):
+        while not crew.sent("ts_close"):
+            gevent.sleep(0.01)
+    told = [(worker, data["phase"], data["quotas"]) for name, data, worker in crew.orders if name == "ts_open"]
+    assert told == [(w, phase, (2, 1)) for phase in ("warmup", "measured") for w in ("w0", "w1")]
+
+
+def test_a_worker_that_joins_in_the_middle_of_a_block_plays_nothing() -> None:
+    """Its users would be too many of their class."""
+    level = _level(sessions=None, duration_s=0.05, warmup_s=0.05, concurrency=2, quotas=(1, 1))
+    crew = Crew([level], {"w0": 2})
+    crew.idle()
+    crew.controller.join("w1")
+    with gevent.Timeout(5):
+        while not crew.sent("ts_close"):
+            gevent.sleep(0.01)
+    told = [(worker, data["quotas"]) for name, data, worker in crew.orders if name == "ts_open"]
+    assert told == [("w0", (1, 1)), ("w0", (1, 1)), ("w1", (0, 0))]

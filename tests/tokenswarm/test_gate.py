@@ -158,3 +158,55 @@ def test_facts_for_the_controller_leave_warm_up_out() -> None:
     record = RequestRecord(phase="fill", ticket=0, traffic="chat", output_tokens=5, **times)
     assert completion_facts(record) == (False, True, 1.0, 2.0, 3.0, 4.0, 5)
     assert completion_facts(RequestRecord(phase="warmup", ticket=0, traffic="chat", **times)) is None
+
+
+def test_users_of_classes_stay_at_their_quotas() -> None:
+    """Three users, two of the first class and one of the second: whoever is free takes the place that is free."""
+    level = Level(index=0, concurrency=3, duration_s=1.0, quotas=(2, 1), label="c=3")
+    gate = Gate([level], worker_index=1)
+    crowd = Crowd(gate, 3)
+    gate.open(0, Phase.WARMUP, (2, 1))
+    gevent.sleep(0.001)
+    assert sorted(ticket.number % 2 for ticket in crowd.taken) == [0, 0, 1]
+    ended = next(i for i, ticket in enumerate(crowd.taken) if ticket.number % 2 == 1)
+    gate.open(0, Phase.MEASURED, (2, 1))  # warm-up sessions keep their places
+    assert (gate.waiting, gate.in_session) == (0, 3)
+    crowd.end(ended)
+    last = crowd.taken[-1]
+    assert (last.phase, last.number) == (Phase.MEASURED, 2 * FILL_BLOCK + 3)
+    assert len({ticket.number for ticket in crowd.taken}) == 4
+    gate.close(late_is_drain=True)
+    for user in range(3):
+        crowd.end(user)
+    assert (gate.waiting, gate.in_session) == (3, 0)
+    crowd.leave()
+
+
+def test_the_next_block_deals_its_numbers_anew() -> None:
+    """The same level index never comes twice, so numbers begin again with every level and stay unique within it."""
+    levels = [
+        Level(index=index, concurrency=1, duration_s=1.0, quotas=quota) for index, quota in enumerate([(1, 0), (0, 1)])
+    ]
+    gate = Gate(levels, worker_index=0)
+    crowd = Crowd(gate, 1)
+    for level in levels:
+        gate.open(level.index, Phase.MEASURED, level.quotas)
+        gevent.sleep(0.001)
+        gate.close(late_is_drain=True)
+        crowd.end(0)
+    assert [ticket.number for ticket in crowd.taken] == [FILL_BLOCK, FILL_BLOCK + 1]
+    crowd.leave()
+
+
+def test_a_user_without_a_place_gets_that_of_one_that_was_killed() -> None:
+    """Locust may move users: one too many waits, and plays once a place is free."""
+    level = Level(index=0, concurrency=1, duration_s=1.0, quotas=(1, 0))
+    gate = Gate([level], worker_index=0)
+    crowd = Crowd(gate, 2)
+    gate.open(0, Phase.MEASURED, (1, 0))
+    gevent.sleep(0.001)
+    assert (gate.waiting, gate.in_session) == (1, 1)
+    crowd.users[0 if gate.idle(crowd.users[1]) else 1].kill()
+    gevent.sleep(0.001)
+    assert (gate.waiting, gate.in_session) == (0, 1)
+    crowd.leave()
