@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tokenswarm.quantiles import order_statistic_interval, quantile_of_sorted
 
+QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}  # what is told of every time
 Values = npt.NDArray[np.float64]
 
 

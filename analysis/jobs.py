@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import BLANK, Figure, Values, mean_figure, number, quantile_figure
+from analysis.figures import BLANK, QUANTILES, Figure, Values, mean_figure, number, quantile_figure
 from analysis.limits import limits_by_class, mapping
 from analysis.requests_csv import values_of
 from analysis.run_folder import Run
@@ -21,7 +21,6 @@ from analysis.window import Window
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Divergence, Phase, SessionEnd
 
-QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 PARTS = ("model", "queue", "prefill", "decode", "tools", "client")  # of a job's time
 MOST_UNTOLD = 0.05  # share of the jobs of which a server may leave out its durations
 _SERVER = {"queue": "server_queue_s", "prefill": "server_prefill_s", "decode": "server_decode_s"}

@@ -13,7 +13,7 @@ import pandas as pd
 from analysis import window as windows
 from analysis.cache_verdict import CacheJudge, LevelCache
 from analysis.eligible import eligible_tokens
-from analysis.figures import BLANK, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
+from analysis.figures import BLANK, QUANTILES, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
 from analysis.jobs import LevelJobs, jobs_of, level_jobs
 from analysis.level_names import level_arms, level_names
 from analysis.requests_csv import values_of
@@ -22,7 +22,6 @@ from tokenswarm.errors import ErrorKind
 from tokenswarm.quantiles import LogHistogram
 from tokenswarm.records import Phase, TokenSource
 
-QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 LATENCIES: tuple[str, ...] = ("ttft", "tpot", "e2e")
 _ESTIMATES = (TokenSource.TOKENIZER.value, TokenSource.CHUNKS.value)
 
