@@ -127,7 +127,9 @@ def _token_sources(rows: list[LevelRow]) -> list[Note]:
 def _prompts(run: Run) -> list[Note]:
     """What the load generator itself had to say about its prompts, inexact lengths above all."""
     told = run.facts.get("notes")
-    notes = [Note("prompts", str(text)) for text in told] if isinstance(told, list) else []
+    ended = (run.end or {}).get("notes")
+    notes = [Note("engine samples", str(text), detail=True) for text in ended] if isinstance(ended, list) else []
+    notes += [Note("prompts", str(text)) for text in told] if isinstance(told, list) else []
     if run.facts.get("input_tokens_exact") is False and not any("not exact" in note.text for note in notes):
         why = run.facts.get("input_tokens_note")
         notes.append(Note("prompts", f"prompt lengths are not exact{f': {why}' if why else ''}"))

@@ -6,8 +6,6 @@ A process that runs alone is master and worker in one.
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -30,8 +28,10 @@ from tokenswarm.planner import Planner
 from tokenswarm.provenance import clock_identity, provenance
 from tokenswarm.recorder import LocustStatistics
 from tokenswarm.rundir import FORMAT, RunFolder
+from tokenswarm.scenario import Scenario
 from tokenswarm.schedule import Level
 from tokenswarm.telemetry import EngineSampler
+from tokenswarm.verdict import analysed
 
 log = logging.getLogger(__name__)
 
@@ -208,6 +208,8 @@ class RunMaster:
                     "warmup_sessions": level.warmup_sessions,
                     "duration_s": level.duration_s,
                     "tail": level.tail,
+                    "round": level.round,
+                    "users_by_class": _by_class(plan.scenario, level),
                 }
                 for level in self.levels
             ],
@@ -310,16 +312,16 @@ class RunMaster:
     # the verdict ----------------------------------------------------------------------------
 
     def _analyse(self, path: Path) -> None:
-        """Tables and verdict come from the analysis, as a child process: it must not run in this patched one."""
         if not self._table:
             return
-        command = [sys.executable, "-m", "analysis", "table", str(path), "--save", "--check"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        self.exit_code = result.returncode
-        self.table_text = result.stdout + (f"\n{result.stderr}" if result.stderr else "")  # why it is not good
-        self.table_text += f"\n{path}: requests.csv, table.txt, .md, .csv and .json\n"
+        asked = {"prefix-cache": self._planner.scenario.prefix_cache}
+        verdict = analysed(path, [question for question, wanted in asked.items() if wanted is not None])
+        self.exit_code, self.table_text = verdict.exit_code, verdict.text
         if not self._environment.parsed_options.headless:
             log.info("table: %s", path / "table.txt")
-        if result.returncode not in (0, 1, 3):
-            log.error("the analysis failed: %s", (result.stderr.strip().splitlines() or ["no output"])[-1])
-            self.exit_code = 3
+
+
+def _by_class(scenario: Scenario, level: Level) -> dict[str, int] | None:
+    """Users of each class that the level has; None where tickets are mixed by the weights."""
+    names = [traffic.name for traffic in scenario.traffic]
+    return {name: users for name, users in zip(names, level.quotas, strict=True) if users} if level.quotas else None

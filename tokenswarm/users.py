@@ -109,7 +109,7 @@ class ScenarioUser(User):  # type: ignore[misc]
                 due_s = perf_counter() + turn.pause_s
                 gevent.sleep(turn.pause_s)
             exchange = self.client.send(body)
-            heard = session.hear(Answer(exchange.text, exchange.calls)) if exchange.ok else _UNHEARD
+            heard = session.hear(_answer(exchange)) if exchange.ok else _UNHEARD
             record = self.instrument.record(
                 ticket,
                 exchange,
@@ -145,6 +145,10 @@ class ScenarioUser(User):  # type: ignore[misc]
         instrument.recorder.add(record, exchange.token_times, exchange.per_event_tokens)
         reason = None if record.error_kind is None else error_group(record.error_kind, record.http_status)
         instrument.statistics.add(record, ticket.level.label if ticket.level else "", reason)
+
+
+def _answer(exchange: Exchange) -> Answer:
+    return Answer(exchange.text, exchange.calls, exchange.finish_reason == "length")
 
 
 def _history(record: RequestRecord, *, answers: bool) -> int | None:

@@ -105,6 +105,17 @@ def lengths(turns: list[Turn]) -> list[Any]:
 # replay ---------------------------------------------------------------------------------
 
 
+def test_a_call_that_our_own_length_cut_off_is_no_mistake_of_the_model(agent: Callable[..., AgentMaterial]) -> None:
+    """In replay answers run to the asked length: half a call at its end says nothing. A whole malformed one does."""
+    half = ToolCall("i", "add", '{"a": 3, "b')
+    heard = [session(agent(steps=2)) for _ in range(3)]
+    for job in heard:
+        job.next()
+    assert heard[0].hear(Answer("", [half], cut=True)).malformed_calls == 0
+    assert heard[1].hear(Answer("", [half, ADD], cut=True)).malformed_calls == 1
+    assert heard[2].hear(Answer("", [half])).malformed_calls == 1
+
+
 def test_a_drawn_course_has_the_shape_of_the_api(agent: Callable[..., AgentMaterial]) -> None:
     """Four model calls: each but the last is followed by one call of a known tool and its result."""
     turns, heard = played(session(agent(steps=4, tool_result_tokens=30)), Answer("never mind"))

@@ -75,6 +75,8 @@ class AgentSession:
     def hear(self, answer: Answer) -> Heard:
         answer = Answer(answer.text, [encodable(call) for call in answer.calls])
         problems = [self._toolset.judge(call).problem for call in answer.calls]
+        if answer.cut and problems and self._traffic.exact_output:
+            problems[-1] = None  # we asked for a length in which the call had no place: not the model's mistake
         compares = bool(self._recorded) and self._choice != "none"
         heard = Heard(
             end=self._end(answer),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from tokenswarm.images import Exhibit, data_url
+from tokenswarm.pictures import Exhibit, data_url
 from tokenswarm.records import SessionEnd
 from tokenswarm.tokens import TokenCounter
 from tokenswarm.traffic.session import Answer, Heard

@@ -12,10 +12,14 @@ from tokenswarm.traffic.turn import Turn
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the model said; ``calls`` are put together from their fragments, in the order in which they began."""
+    """What the model said; ``calls`` are put together from their fragments, in the order in which they began.
+
+    ``cut``: it ended because its length was reached, perhaps inside a call.
+    """
 
     text: str
     calls: list[ToolCall] = []
+    cut: bool = False
 
 
 class Heard(msgspec.Struct, frozen=True, kw_only=True):
