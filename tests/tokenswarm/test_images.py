@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tokenswarm.image_settings import Images, SyntheticImages
-from tokenswarm.images import ImageSource, Picture, data_url
+from tokenswarm.images import ImageSource
+from tokenswarm.pictures import Picture, data_url
 
 
 def source(run: str = "", **synthetic: Any) -> ImageSource:
@@ -55,8 +56,9 @@ def test_no_two_sessions_see_the_same_pixels() -> None:
 def test_the_same_key_is_the_same_file_in_another_process() -> None:
     """Every worker draws the same picture for the same ticket."""
     code = (
-        "import hashlib; from random import Random; from tokenswarm.images import *; from tokenswarm.image_settings "
-        "import Images; s = ImageSource(Images.model_validate({'synthetic': {}}), name='captions', seed=7);"
+        "import hashlib; from random import Random; from tokenswarm.images import ImageSource; "
+        "from tokenswarm.image_settings import Images;"
+        "s = ImageSource(Images.model_validate({'synthetic': {}}), name='captions', seed=7);"
         "print(hashlib.sha256(b''.join(s.picture(Random(n), n).data for n in range(5))).hexdigest())"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
