@@ -73,7 +73,7 @@ class AgentSession:
         )
 
     def hear(self, answer: Answer) -> Heard:
-        answer = Answer(answer.text, [encodable(call) for call in answer.calls])
+        answer = Answer(answer.text, [encodable(call) for call in answer.calls], answer.cut)
         problems = [self._toolset.judge(call).problem for call in answer.calls]
         if answer.cut and problems and self._traffic.exact_output:
             problems[-1] = None  # we asked for a length in which the call had no place: not the model's mistake
