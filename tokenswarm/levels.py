@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tokenswarm.quotas import quotas_of
 from tokenswarm.scenario import Closed, Scenario
 from tokenswarm.schedule import Arms, Level, level_labels
 
@@ -11,6 +12,8 @@ def planned_levels(scenario: Scenario) -> tuple[Level, ...]:
     if scenario.load is None:
         return ()
     closed = scenario.load.closed
+    if scenario.interference is not None:
+        return _blocks(scenario, closed, scenario.interference.blocks)
     steps = [(users, arms) for users in closed.users for arms in _arms_of(scenario)]
     labels = level_labels(f"c={users} {arms}".strip() for users, arms in steps)
     return tuple(
@@ -45,3 +48,33 @@ def _sessions(closed: Closed, users: int, *, paired: bool) -> int | None:
         return None
     count = closed.sessions.count(users)
     return count + count % 2 if paired else count
+
+
+def _blocks(scenario: Scenario, closed: Closed, rounds: int) -> tuple[Level, ...]:
+    """For each number of users so many rounds: every class alone, then all together, and the other way round in every
+    other round. Over two rounds each of them has the same place in time on average, so that an even drift cancels."""
+    names = [traffic.name for traffic in scenario.traffic]
+    steps: list[tuple[int, tuple[int, ...], str]] = []
+    for users in closed.users:
+        together = quotas_of(users, [traffic.weight for traffic in scenario.traffic])
+        alone = [tuple(n if i == j else 0 for j, n in enumerate(together)) for i in range(len(names))]
+        order = [
+            *((quotas, f"{name} alone") for quotas, name in zip(alone, names, strict=True)),
+            (together, "together"),
+        ]
+        for number in range(rounds):
+            steps += [(number, *one) for one in (order if number % 2 == 0 else reversed(order))]
+    labels = level_labels(f"c={sum(quotas)} {name}" for _, quotas, name in steps)
+    return tuple(
+        Level(
+            index=index,
+            concurrency=sum(quotas),
+            duration_s=closed.duration_s,
+            warmup_s=closed.warmup_s or 0.0,
+            drain_limit_s=closed.drain_limit_s,
+            label=label,
+            quotas=quotas,
+            round=number,
+        )
+        for index, ((number, quotas, _), label) in enumerate(zip(steps, labels, strict=True))
+    )

@@ -24,6 +24,7 @@ from tokenswarm.keepalive import KeepAlive
 from tokenswarm.levels import planned_levels
 from tokenswarm.prompts import Material, session_rng
 from tokenswarm.protocols import chat_body, completion_body
+from tokenswarm.quotas import place_of
 from tokenswarm.records import Phase
 from tokenswarm.scenario import AgenticTraffic, AnyTraffic, ChatTraffic, Scenario
 from tokenswarm.schedule import FILL_BLOCK, Level, Mix, Ticket
@@ -64,6 +65,11 @@ class Plan:
             raise InputError(
                 f"{self.scenario.source}: has no traffic of kind {self.kind}, all that this locustfile plays; "
                 "locustfiles/mixed.py plays every kind"
+            )
+        if self.scenario.interference is not None and len(chosen) < len(self.scenario.traffic):
+            raise InputError(
+                f"{self.scenario.source}: interference needs every traffic class, this locustfile plays only those of "
+                f"kind {self.kind}; locustfiles/mixed.py plays every kind"
             )
         return chosen
 
@@ -123,15 +129,21 @@ class Plan:
         """
         pair = pair_of(ticket)
         number = ticket.number if pair is None else pair
-        index = self._mix.pick(number)
+        index = self.class_of(ticket, number)
         level = self._text_level(ticket)
         key = (level, ticket.phase, number)
-        rng, text_rng = session_rng(self.scenario.seed, *key), session_rng(self.scenario.seed, *key, self.run)
+        seed = self.scenario.seed
+        rng, text_rng = session_rng(seed, *_work(ticket, key)), session_rng(seed, *key, self.run)
         traffic, material, ordinal = self.traffic[index], self._materials[index], self._ordinal(ticket, index, number)
         if isinstance(material, AgentMaterial):
             return traffic, AgentSession(material, rng, text_rng, ordinal=ordinal, level=level)
         assert isinstance(traffic, ChatTraffic)
         return traffic, ChatSession(traffic, material, rng, ordinal, text_rng)
+
+    def class_of(self, ticket: Ticket, number: int) -> int:
+        """Index of the class that the session with this ``number`` is of."""
+        quotas = () if ticket.level is None else ticket.level.quotas
+        return place_of(number, len(quotas))[0] if quotas else self._mix.pick(number)
 
     def _text_level(self, ticket: Ticket) -> int | None:
         """The level whose texts a session has: its own, or the first where the scenario repeats them."""
@@ -142,6 +154,9 @@ class Plan:
 
     def _ordinal(self, ticket: Ticket, index: int, number: int) -> int:
         """Number of the session among those of its class in the whole run."""
+        if ticket.level is not None and ticket.level.quotas:
+            _, rank, worker = place_of(number, len(ticket.level.quotas))
+            return Random(f"first of {ticket.level.index}/{worker}").randrange(FILL_BLOCK) + rank
         first, rank = self._first_ordinals[index], self._mix.rank(number)
         if ticket.level is None or ticket.number >= FILL_BLOCK:
             return first[-1] + rank
@@ -251,6 +266,13 @@ class Plan:
             if shortage:
                 notes.append(shortage)
         return notes
+
+
+def _work(ticket: Ticket, key: tuple[int | None, str, int]) -> tuple[int | None, str, int]:
+    """What decides the lengths and pauses of a session, where ``key`` decides its words: levels of one round of a
+    measurement of interference have them in common."""
+    level = ticket.level
+    return key if level is None or level.round is None else (level.round, "round", ticket.number)
 
 
 def _plus(tokens: int | None, more: int) -> int | None:

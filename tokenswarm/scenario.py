@@ -36,7 +36,7 @@ from tokenswarm.traffic_settings import (
     Traffic,
 )
 from tokenswarm.wanted import Model, OneOf, Text, Whole
-from tokenswarm.workload import Closed, Load, Objective, PrefixCacheTest, Sessions
+from tokenswarm.workload import Closed, Interference, Load, Objective, PrefixCacheTest, Sessions
 from tokenswarm.yaml_source import Problem, YamlSource, read_yaml
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "ChatTraffic",
     "Closed",
     "Distribution",
+    "Interference",
     "Load",
     "Objective",
     "PrefixCacheTest",
@@ -85,6 +86,9 @@ class Scenario(Model):
     )
     prefix_cache: PrefixCacheTest | None = Field(
         default=None, description="Measure what the server's prefix cache buys, with pairs of sessions."
+    )
+    interference: Interference | None = Field(
+        default=None, description="Measure what the traffic classes do to each other, in blocks alone and together."
     )
     cache_probe: Annotated[Literal["auto", "always", "never"], OneOf()] = Field(
         default="auto",

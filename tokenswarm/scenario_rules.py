@@ -22,6 +22,7 @@ def broken_rules(source: YamlSource) -> Iterator[Problem]:
         *_traffic(_classes(data), _mapping(data.get("objectives"))),
         *_agents(_classes(data), _mapping(data.get("target")).get("api")),
         *_prefix_cache(data),
+        *_interference(data, _classes(data)),
         *_closed(_mapping(_mapping(data.get("load")).get("closed")), _classes(data)),
     ]
     for path, text in found:
@@ -86,6 +87,32 @@ def _prefix_cache(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         yield ("load", "closed", "fresh_prompts"), "prefix_cache needs fresh prompts at every level; leave this out"
     if data.get("cache_probe") == "never":
         yield ("cache_probe",), "prefix_cache rests on what the probe finds; leave this out"
+
+
+def _interference(data: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:
+    if data.get("interference") is None:
+        return
+    if len(classes) < 2:
+        yield ("interference",), "needs two traffic classes or more: each runs alone, then all together"
+    if data.get("prefix_cache") is not None:
+        yield ("prefix_cache",), "interference and prefix_cache exclude each other; keep one"
+    if not isinstance(data.get("load"), dict):
+        yield ("interference",), "needs load.closed: its users, and duration_s for a block"
+    else:
+        yield from _blocks(_mapping(data["load"].get("closed")), len(classes))
+
+
+def _blocks(closed: dict[str, Any], classes: int) -> Iterator[tuple[Path, str]]:
+    place: Path = ("load", "closed")
+    for amount in ("sessions", "requests"):
+        if closed.get(amount) is not None:
+            yield (*place, amount), "blocks of interference end by time; use duration_s"
+    if closed.get("fresh_prompts") is False:
+        yield (*place, "fresh_prompts"), "interference needs fresh prompts in every block; leave this out"
+    users = closed.get("users")
+    few = [n for n in (users if isinstance(users, list) else [users]) if isinstance(n, int) and n < classes]
+    if few:
+        yield (*place, "users"), f"{few[0]} users for {classes} classes: each class needs one of its own"
 
 
 def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field
 
 from tokenswarm.wanted import Model, Number, OneOf, Seconds, Switch, Whole, mistake
 
@@ -103,6 +103,20 @@ class PrefixCacheTest(Model):
     )
     throughput: Annotated[bool, Switch()] = Field(
         default=False, description="After each paired level also whole levels in the order cold, warm, warm, cold."
+    )
+
+
+def _even(value: int) -> int:
+    if value % 2:
+        raise mistake("an even number is wanted: every other round goes the other way, so that an even drift cancels")
+    return value
+
+
+class Interference(Model):
+    """What do the traffic classes do to each other? Each runs alone with its users, then all together, in turns."""
+
+    blocks: Annotated[int, Whole(2, 1000), AfterValidator(_even)] = Field(
+        default=6, description="Blocks of each class alone, and as many of all together; an even number."
     )
 
 

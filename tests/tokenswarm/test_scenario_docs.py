@@ -31,6 +31,7 @@ def models(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         "AgenticTraffic": "kind: agentic",
         "SystemPrompt": "traffic[].system_prompt",
         "PrefixCacheTest": "prefix_cache",
+        "Interference": "interference",
         "Load": "load",
         "Closed": "load.closed",
         "Sessions": "load.closed.sessions",

@@ -312,6 +312,19 @@ def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
          ["3: cache_probe: prefix_cache rests on what the probe finds; leave this out"]),
         ("prefix_cache: {cold: sesion}\nload: {closed: {users: 1, sessions: 2}}",
          ["1: prefix_cache.cold: value sesion: one of session, request is wanted (did you mean 'session'?)"]),
+        ("interference: {}",
+         ["1: interference: needs load.closed: its users, and duration_s for a block",
+          "1: interference: needs two traffic classes or more: each runs alone, then all together"]),
+        ("traffic: [{name: a}, {name: b}]\ninterference: {blocks: 3}\n"
+         "load: {closed: {users: [4, 1], sessions: 2, fresh_prompts: false}}",
+         ["2: interference.blocks: value 3: an even number is wanted: every other round goes the other way, so that an "
+          "even drift cancels",
+          "3: load.closed.fresh_prompts: interference needs fresh prompts in every block; leave this out",
+          "3: load.closed.sessions: blocks of interference end by time; use duration_s",
+          "3: load.closed.users: 1 users for 2 classes: each class needs one of its own"]),
+        ("traffic: [{name: a}, {name: b}]\ninterference: {}\nprefix_cache: {}\n"
+         "load: {closed: {users: 4, duration_s: 2}}",
+         ["3: prefix_cache: interference and prefix_cache exclude each other; keep one"]),
         ("target:\n  url: http://h\n  simulator: demo",
          ["3: target.simulator: url and simulator exclude each other; keep one"]),
         ("objectives:\n  a: {ttft_s: {p59: 1}}", ["2: objectives.a.ttft_s.p59: value 1: "
