@@ -12,6 +12,7 @@ from analysis.pairs import MEASURES
 from analysis.part import Part
 from analysis.tables import TextTable, level_cell
 from analysis.whole_levels import Comparison, WholeLevels
+from tokenswarm.schedule import Arms
 
 TITLE = "Benefit of the prefix cache"
 _WHOLE_TITLE = "Throughput of whole levels"
@@ -46,13 +47,18 @@ def benefit_parts(test: BenefitTest) -> list[Part]:
 
 
 def _difference_table(levels: list[PairedLevel]) -> TextTable:
-    header = ["c", "measure", "cold", "warm", "saved", "95 % interval", "share", "mean saved", "verdict"]
+    header = ["c", "measure", "cold", "warm", "saved", "95 % interval", "share", "verdict", "mean saved"]
     body = [
-        [level_cell(level.row), *_difference_cells(level.differences[measure], void=level.answer is None)]
+        [_users(level), *_difference_cells(level.differences[measure], void=level.answer is None)]
         for level in levels
         for measure in _shown(level)
     ]
-    return TextTable("benefit", TITLE, header, body, fixed=2, left=frozenset({1, 5, 8}))
+    return TextTable("benefit", TITLE, header, body, fixed=2, left=frozenset({1, 5, 7}))
+
+
+def _users(level: PairedLevel) -> str:
+    """The level's short name; that it is paired goes without saying here."""
+    return level_cell(level.row).replace(f" {Arms.PAIRED}", "", 1)
 
 
 def _shown(level: PairedLevel) -> list[str]:
@@ -67,20 +73,29 @@ def _difference_cells(difference: Difference, *, void: bool) -> list[str]:
     shown = (difference.cold, difference.warm, median.value)
     decimals = min(3, decimals_for((None if value is None else value * scale for value in shown), least))
 
+    def plain(value: float | None) -> str:
+        return "" if value is None else f"{value * scale:.{decimals}f}"
+
     def text(value: float | None) -> str:
-        return "" if value is None else f"{value * scale:.{decimals}f} {unit}"
+        return "" if value is None else f"{plain(value)} {unit}"
 
     mark = SYMBOL[Mark.NO_BOUND] if Mark.NO_BOUND in median.marks else ""
+    half = _half(difference.mean)
     return [
         MEASURES[measure],
         text(difference.cold),
         text(difference.warm),
         text(median.value) + mark,
-        "" if median.low is None else f"{text(median.low)} to {text(median.high)}",
-        "" if difference.relative is None else f"{100 * difference.relative:.0f} %",
-        text(difference.mean.value),
+        "" if median.low is None else f"{plain(median.low)} to {text(median.high)}",
+        "" if difference.relative is None else f"{round(100 * difference.relative)} %",
         "" if void else difference.answer,
+        text(difference.mean.value) if half is None else f"{plain(difference.mean.value)} ± {text(half)}",
     ]
+
+
+def _half(figure: Figure) -> float | None:
+    """Half the width of an interval that lies evenly about its value."""
+    return None if figure.high is None or figure.value is None else figure.high - figure.value
 
 
 def _sentence(level: PairedLevel) -> str:
@@ -96,10 +111,10 @@ def _reason(difference: Difference) -> str:
     if median.value is None or median.low is None or median.high is None:
         have = "pair is" if difference.pairs == 1 else "pairs are"
         return f"{difference.pairs} {have} too few for an interval, {SMALLEST_SAMPLE} are needed"
-    between = f"{_ms(median.low)} to {_ms(median.high)}"
+    between = f"{_ms(median.low).removesuffix(' ms')} to {_ms(median.high)}"
     match difference.answer:
         case Answer.BENEFIT:
-            share = "" if difference.relative is None else f", {100 * difference.relative:.0f} % of it"
+            share = "" if difference.relative is None else f", {round(100 * difference.relative)} % of it"
             basis = f"median of {difference.pairs} pairs, 95 %: {between}"
             return f"a session saves {_ms(median.value)} of TTFT ({basis}){share}"
         case Answer.NONE if median.high < 0:
@@ -124,7 +139,7 @@ def _cached_table(levels: list[PairedLevel]) -> TextTable:
     header = ["c", "pairs", "left out", "prompt tokens", "cached cold", "cached warm", "saved per 1,000 cached tokens"]
     body = [
         [
-            level_cell(level.row),
+            _users(level),
             str(len(level.pairs)),
             str(level.pairs.incomplete),
             *(_count(value) for value in (level.cached.prompt, level.cached.cold, level.cached.warm)),
@@ -144,7 +159,8 @@ def _per_thousand(figure: Figure) -> str:
         return ""
     if figure.low is None or figure.high is None:
         return f"{_ms(figure.value * 1000)}{SYMBOL[Mark.NO_BOUND]}"
-    return f"{_ms(figure.value * 1000)} ({_ms(figure.low * 1000)} to {_ms(figure.high * 1000)})"
+    value, low, high = (_ms(end * 1000) for end in (figure.value, figure.low, figure.high))
+    return f"{value} ({low.removesuffix(' ms')} to {high})"
 
 
 def _ms(seconds: float) -> str:

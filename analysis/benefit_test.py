@@ -47,7 +47,7 @@ class BenefitTest:
 def benefit_test_of(run: Run, rows: list[LevelRow]) -> BenefitTest | None:
     """From a run and its level rows; ``None`` where no level has arms."""
     paired = [row for row in rows if row.arms == Arms.PAIRED]
-    whole = whole_levels_of(run, rows)
+    whole = whole_levels_of(rows)
     if not paired and not whole:
         return None
     rules = _rules(run)

@@ -13,7 +13,7 @@ from tokenswarm.records import Phase
 # What is compared, one value a session in seconds, with its name for a person. A *job* is a whole session.
 MEASURES: dict[str, str] = {
     "ttft": "TTFT",  # mean over the session's requests
-    "first_ttft": "TTFT of the first request",
+    "first_ttft": "first TTFT",  # of the session's first request
     "e2e": "E2E",  # mean over the session's requests
     "job": "job time",  # first send to last finish, tools included
 }

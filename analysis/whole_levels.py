@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pandas as pd
-
-from analysis import window as windows
 from analysis.benefit import FLOOR_SHARE, Answer
 from analysis.levels import LevelRow
-from analysis.run_folder import Run
-from tokenswarm.records import Phase
 from tokenswarm.schedule import Arms
 
 ORDER = (Arms.COLD, Arms.WARM, Arms.WARM, Arms.COLD)
@@ -24,7 +19,7 @@ ORDER = (Arms.COLD, Arms.WARM, Arms.WARM, Arms.COLD)
 class Measure:
     """``higher``: more is better."""
 
-    name: str
+    name: str  # of the figure of a level
     title: str
     decimals: int
     higher: bool
@@ -83,38 +78,23 @@ class WholeLevels:
     comparisons: tuple[Comparison, ...]
 
 
-def whole_levels_of(run: Run, rows: list[LevelRow]) -> list[WholeLevels]:
+def whole_levels_of(rows: list[LevelRow]) -> list[WholeLevels]:
     """Wherever four levels in a row have the same users and the arms in their ``ORDER``."""
     found, at = [], 0
     while at + len(ORDER) <= len(rows):
         four = rows[at : at + len(ORDER)]
         if [row.arms for row in four] == list(ORDER) and len({row.concurrency for row in four}) == 1:
-            found.append(_compared(run, four))
+            found.append(_compared(four))
             at += len(ORDER)
         else:
             at += 1
     return found
 
 
-def _compared(run: Run, four: list[LevelRow]) -> WholeLevels:
-    def value(measure: Measure, row: LevelRow) -> float | None:
-        if measure.name == "jobs_per_h":
-            return jobs_per_h(run.requests[run.requests["level"] == row.level])
-        return row.figure(measure.name).value
-
+def _compared(four: list[LevelRow]) -> WholeLevels:
     return WholeLevels(
         users=four[0].concurrency,
         levels=tuple(row.level for row in four if row.level is not None),
         partial=tuple(row.name for row in four if not row.complete),
-        comparisons=tuple(Comparison(one, tuple(value(one, row) for row in four)) for one in MEASURES),
+        comparisons=tuple(Comparison(one, tuple(row.figure(one.name).value for row in four)) for one in MEASURES),
     )
-
-
-def jobs_per_h(rows: pd.DataFrame) -> float | None:
-    """Sessions that ended by themselves between the first measured send and the last measured finish, an hour."""
-    window = windows.window_of(rows[rows["phase"] == Phase.MEASURED])
-    if window is None:
-        return None
-    ended = windows.after_warmup(rows[rows["session_end"].notna() & rows["error_kind"].isna()])["finished_s"]
-    inside = ended.between(window.start_s, window.end_s)
-    return 3600.0 * float(inside.sum()) / window.length_s

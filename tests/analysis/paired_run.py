@@ -25,6 +25,7 @@ def session(arm: str, pair: int, first_ttft_s: float, **changes: Any) -> list[Re
     for request in (first, second):
         for name, value in changes.items():
             setattr(request, name, value)
+        request.session = f"{request.level}.measured.{request.ticket}"
     return [first, second]
 
 
@@ -39,7 +40,6 @@ def _request(
         ticket=number,
         worker="local",
         traffic="agents",
-        session=f"0.measured.{number}",
         turn=turn,
         arm=arm,
         pair=pair,

@@ -241,7 +241,7 @@ def test_the_report_says_what_was_asked_and_its_limit(
         text = " ".join(report(run, "--format", form, "--width", "100").replace("\\", "").split())
         for wanted in (*words, "cache_salt isolates", "share one server and its KV memory", "prefix_cache.throughput"):
             assert wanted in text, form
-        assert "c=1 paired: benefit: a session saves 115 ms of TTFT (median of 7 pairs, 95 %: 100 ms to 130 ms)" in text
+        assert "c=1 paired: benefit: a session saves 115 ms of TTFT (median of 7 pairs, 95 %: 100 to 130 ms)" in text
 
 
 def test_whole_levels_beside_the_pairs(report: Report, tmp_path: Path) -> None:
