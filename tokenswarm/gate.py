@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 
 import gevent
@@ -13,6 +13,7 @@ from tokenswarm.quotas import Seats
 from tokenswarm.records import Phase, RequestRecord
 from tokenswarm.schedule import Level, Ticket, own_tickets
 
+FORESEEN = 32  # own sessions that are told ahead of their use
 FREE = -1  # stands for the level of a free-running session in reports
 
 Facts = tuple[bool, bool, float, float | None, float | None, float, int | None]
@@ -55,6 +56,8 @@ class Gate:
         self._done: list[Done] = []
         self.orders = 0  # obeyed so far
         self.on_change: Callable[[], None] = lambda: None  # users wait, or sessions have ended
+        self.on_expect: Callable[[Sequence[Ticket]], None] | None = None  # these tickets will be taken soon
+        self._foreseen: deque[int] = deque()  # own numbers, told and not yet taken
 
     # the controller's orders --------------------------------------------------------
 
@@ -63,6 +66,7 @@ class Gate:
         self._late_after_s = None
         chosen = self._levels[level]
         self._granted.extend((chosen, phase, number) for number in numbers)
+        self._expect(chosen, phase, numbers)
         self._wake(len(numbers))
 
     def open(self, level: int | None, phase: Phase, quotas: Sequence[int] = ()) -> None:
@@ -74,6 +78,8 @@ class Gate:
         chosen = None if level is None else self._levels[level]
         if self._endless is None or self._endless[0] is not chosen:
             self._seats = Seats(self._worker_index, quotas) if quotas else None
+        if self._endless != (chosen, phase):
+            self._foreseen.clear()  # they were told for another level or phase
         self._endless = (chosen, phase)
         self._wake(len(self._waiting))
 
@@ -113,7 +119,25 @@ class Gate:
 
     def _own_number(self) -> int | None:
         """Of a session that this process starts by itself; None where every class has its users."""
-        return next(self._own) if self._seats is None else self._seats.take()
+        if self._seats is not None:
+            return self._seats.take()
+        if self.on_expect is None:
+            return next(self._own)
+        self._foresee()
+        return self._foreseen.popleft()
+
+    def _foresee(self) -> None:
+        """Tell the numbers that come next, some ahead of their use."""
+        assert self._endless is not None
+        level, phase = self._endless
+        while len(self._foreseen) < FORESEEN:
+            number = next(self._own)
+            self._foreseen.append(number)
+            self._expect(level, phase, [number])
+
+    def _expect(self, level: Level | None, phase: Phase, numbers: Iterable[int]) -> None:
+        if self.on_expect is not None:
+            self.on_expect([Ticket(level, phase, number, 0.0) for number in numbers])
 
     def _wait(self) -> None:
         turn: gevent.event.AsyncResult[None] = gevent.event.AsyncResult()

@@ -6,12 +6,16 @@ from dataclasses import replace
 
 from tokenswarm.arms import Isolation
 from tokenswarm.cache_probe import CacheProbe, probe_cache
+from tokenswarm.casting import Casting
 from tokenswarm.endpoint import Endpoint
 from tokenswarm.errors import InputError, TargetError
+from tokenswarm.image_store import check_images
 from tokenswarm.plan import Plan
 from tokenswarm.prompts import survey_scenario
 from tokenswarm.scenario import Scenario
 from tokenswarm.target import counting_server, find_model, is_simulated, prober, request_headers
+
+REUSING = {"agentic", "captioning"}  # kinds of traffic whose prompts begin as earlier ones did
 
 
 class Planner:
@@ -50,9 +54,10 @@ def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str
     if probe_wanted(scenario, kind):
         cache = probe_cache(prober(endpoint, target, headers, model), counter, api=target.api)
         plan = replace(plan, cache=cache, isolation=_isolation(scenario, cache))
-    _ = plan.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
+    _ = plan.casting.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
+    plan = replace(plan, image_notes=_image_notes(plan.casting))
     if plan.isolation is not None and plan.isolation.by == "nonce":
-        plan.require_room_for_nonce()
+        plan.casting.require_room_for_nonce()
     return plan
 
 
@@ -63,6 +68,16 @@ def probe_wanted(scenario: Scenario, kind: str | None) -> bool:
     return scenario.prefix_cache is not None or any(
         one.kind == "agentic" and kind in (None, one.kind) for one in scenario.traffic
     )
+
+
+def _image_notes(casting: Casting) -> list[str]:
+    """Looks at the pictures, and tells where they will repeat. Raises ``InputError`` or ``ScenarioError``."""
+    notes: list[str] = []
+    for source, (sessions, pictures) in zip(casting.image_sources, casting.image_demand, strict=True):
+        facts = check_images(source.images)
+        shortage = source.shortage(facts, sessions, pictures)
+        notes += [*facts.notes, *([shortage] if shortage else [])]
+    return notes
 
 
 def _isolation(scenario: Scenario, cache: CacheProbe) -> Isolation | None:

@@ -76,7 +76,8 @@ class RequestRecord(msgspec.Struct, kw_only=True, gc=False):
     last_token_s: float | None = None
     finished_s: float | None = None
     connect_s: float | None = None  # duration; None when the connection was reused
-    prepare_s: float | None = None  # the generator's wait for pictures before the session; outside every latency
+    prepare_s: float | None = None  # the generator's wait for pictures before the session, in its first request
+    encode_s: float | None = None  # how long the pictures of the session took to make, in another process, likewise
     # durations as the server tells them
     server_queue_s: float | None = None
     server_prefill_s: float | None = None

@@ -26,9 +26,9 @@ from tokenswarm.mistakes import problems_of
 from tokenswarm.scenario_rules import broken_rules
 from tokenswarm.target_settings import SIMULATOR_PRESETS, Target, Timeouts, Tls
 from tokenswarm.traffic_settings import (
-    KINDS,
     AgenticTraffic,
     AnyTraffic,
+    CaptioningTraffic,
     ChatTraffic,
     Name,
     PromptFile,
@@ -43,6 +43,7 @@ __all__ = [
     "SIMULATOR_PRESETS",
     "AgenticTraffic",
     "AnyTraffic",
+    "CaptioningTraffic",
     "ChatTraffic",
     "Closed",
     "Distribution",
@@ -207,12 +208,14 @@ def _validated(source: YamlSource, context: dict[str, Any]) -> Scenario | None:
 
 
 def default_scenario(kind: str = "chat") -> Scenario:
-    """What runs without a scenario file, with seed 7: chats of one turn with 512 tokens in and 128 out, or replayed
-    jobs with a shared system prompt of 2,000 tokens."""
-    if kind not in KINDS:
-        raise ScenarioError([f"traffic of kind {kind} is not supported yet; only {', '.join(KINDS)} are"])
-    agent = AgenticTraffic(kind="agentic", system_prompt=SystemPrompt(tokens=2000))
-    return Scenario(name=kind, traffic=(agent if kind == "agentic" else ChatTraffic(),))
+    """What runs without a scenario file, with seed 7: chats of one turn with 512 tokens in and 128 out, replayed jobs
+    with a shared system prompt of 2,000 tokens, or two questions about a made-up picture."""
+    traffic: dict[str, AnyTraffic] = {
+        "chat": ChatTraffic(),
+        "agentic": AgenticTraffic(kind="agentic", system_prompt=SystemPrompt(tokens=2000)),
+        "captioning": CaptioningTraffic(kind="captioning"),
+    }
+    return Scenario(name=kind, traffic=(traffic[kind],))
 
 
 @cache

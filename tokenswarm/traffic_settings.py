@@ -12,8 +12,7 @@ from tokenswarm.image_settings import Images
 from tokenswarm.target_settings import ExistingFile
 from tokenswarm.wanted import Model, Number, OneOf, Switch, Text, Whole, did_you_mean, mistake
 
-KINDS = ("chat", "agentic")
-KINDS_TO_COME = ("captioning",)
+KINDS = ("chat", "agentic", "captioning")
 
 Name = Annotated[str, Text("a name", longest=64)]
 Tokens = Annotated[Distribution, Within(1, 10_000_000, whole=True)]
@@ -196,11 +195,9 @@ class CaptioningTraffic(Model):
 
 def _known_kind(value: Any) -> Any:
     kind = value.get("kind", "chat") if isinstance(value, dict) else "chat"
-    if kind in KINDS_TO_COME:
-        raise mistake(f"this kind is not supported yet; only {' and '.join(KINDS)} are", "kind")
     if kind not in KINDS:
-        hint = did_you_mean(kind, (*KINDS, *KINDS_TO_COME)) if isinstance(kind, str) else ""
-        raise mistake(f"unknown kind; {' or '.join(KINDS)} is wanted{hint}", "kind")
+        hint = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
+        raise mistake(f"unknown kind; one of {', '.join(KINDS)} is wanted{hint}", "kind")
     return value
 
 
@@ -209,9 +206,11 @@ def _kind_tag(value: Any) -> str:
     return f"<{kind}>"
 
 
-AnyTraffic = ChatTraffic | AgenticTraffic
+AnyTraffic = ChatTraffic | AgenticTraffic | CaptioningTraffic
 Traffic = Annotated[
-    Annotated[ChatTraffic, Tag("<chat>")] | Annotated[AgenticTraffic, Tag("<agentic>")],
+    Annotated[ChatTraffic, Tag("<chat>")]
+    | Annotated[AgenticTraffic, Tag("<agentic>")]
+    | Annotated[CaptioningTraffic, Tag("<captioning>")],
     Discriminator(_kind_tag),
     BeforeValidator(_known_kind, json_schema_input_type=AnyTraffic),
 ]

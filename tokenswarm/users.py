@@ -15,8 +15,11 @@ from tokenswarm.gate import Facts, Gate, SessionCut, completion_facts
 from tokenswarm.records import RequestRecord
 from tokenswarm.schedule import Ticket
 from tokenswarm.traffic.session import Answer, Heard
+from tokenswarm.traffic.turn import Turn
 
 if TYPE_CHECKING:
+    from tokenswarm.gallery import Gallery
+    from tokenswarm.image_store import Served
     from tokenswarm.plan import Plan
     from tokenswarm.recorder import LocustStatistics, Recorder
 
@@ -28,7 +31,14 @@ class Instrument:
     """What the users of one process share; stands at ``environment.tokenswarm``."""
 
     def __init__(
-        self, run: str, worker: str, plan: Plan, gate: Gate, recorder: Recorder, statistics: LocustStatistics
+        self,
+        run: str,
+        worker: str,
+        plan: Plan,
+        gate: Gate,
+        recorder: Recorder,
+        statistics: LocustStatistics,
+        gallery: Gallery | None = None,
     ) -> None:
         self.run = run
         self.worker = worker
@@ -36,6 +46,7 @@ class Instrument:
         self.gate = gate
         self.recorder = recorder
         self.statistics = statistics
+        self.gallery = gallery
         self.running_users: int | None = None  # free-running: as many as the whole run has
         self.users_started = 0
 
@@ -98,7 +109,9 @@ class ScenarioUser(User):  # type: ignore[misc]
 
     def _session(self, ticket: Ticket, facts: list[Facts]) -> None:
         plan = self.instrument.plan
-        traffic, session = plan.session(ticket)
+        gallery = self.instrument.gallery
+        pictures = None if gallery is None else gallery.take(ticket)
+        traffic, session = plan.casting.session(ticket, pictures)
         arm, pair = plan.arm(ticket), pair_of(ticket)
         due_s = ticket.taken_s
         history: int | None = 0
@@ -120,6 +133,7 @@ class ScenarioUser(User):  # type: ignore[misc]
                 arm=arm,
                 pair=pair,
                 prefix=turn.prefix,
+                **_about(turn, pictures if number == 0 else None),
                 pause_s=turn.pause_s or None,
                 scheduled_s=due_s,
                 **plan.lengths(turn, number),
@@ -147,6 +161,12 @@ class ScenarioUser(User):  # type: ignore[misc]
         instrument.statistics.add(record, ticket.level.label if ticket.level else "", reason)
 
 
+def _about(turn: Turn, pictures: Served | None) -> dict[str, Any]:
+    """What a record says of the pictures in a prompt, and in the first one of how they came to be there."""
+    facts: dict[str, Any] = {name: getattr(turn, name) for name in ("images", "image_pixels", "image_bytes")}
+    return facts if pictures is None else facts | {"prepare_s": pictures.waited_s, "encode_s": pictures.made_s}
+
+
 def _answer(exchange: Exchange) -> Answer:
     return Answer(exchange.text, exchange.calls, exchange.finish_reason == "length")
 
@@ -163,6 +183,13 @@ class AgentUser(ScenarioUser):
 
     abstract = True
     kind = "agentic"
+
+
+class CaptionUser(ScenarioUser):
+    """Captioning traffic of the scenario, and no other kind."""
+
+    abstract = True
+    kind = "captioning"
 
 
 class ChatUser(ScenarioUser):

@@ -13,6 +13,7 @@ from typing import Any
 import gevent
 import gevent.event
 
+from tokenswarm.gallery import Gallery
 from tokenswarm.gate import Gate
 from tokenswarm.plan import Plan
 from tokenswarm.provenance import clock_identity
@@ -89,9 +90,12 @@ class LoadWorker:
         """Set up everything a user needs for one run, and let the users in."""
         gate = Gate(plan.levels, index)
         gate.on_change = self._dirty.set
+        gallery = Gallery(plan.casting) if plan.casting.image_sources else None
+        gate.on_expect = None if gallery is None else gallery.expect
         recorder = Recorder(worker, self._sink, time.time() - perf_counter())
         recorder.start()
-        self._instrument = Instrument(run, worker, plan, gate, recorder, LocustStatistics(self._environment))
+        statistics = LocustStatistics(self._environment)
+        self._instrument = Instrument(run, worker, plan, gate, recorder, statistics, gallery)
         if not plan.levels:
             self._instrument.running_users = self._spawned_users
             gate.open(None, Phase.MEASURED if self._spawned_users else Phase.WARMUP)
@@ -120,6 +124,8 @@ class LoadWorker:
 
     def _on_close(self, environment: Any, msg: Any, **_: Any) -> None:
         self._obey(msg).close(late_is_drain=msg.data["late_is_drain"])
+        if self._instrument is not None and self._instrument.gallery is not None:
+            self._instrument.gallery.forget()
 
     def _on_cut(self, environment: Any, msg: Any, **_: Any) -> None:
         self._obey(msg).cut()
@@ -141,6 +147,8 @@ class LoadWorker:
         while instrument.gate.in_session and perf_counter() < deadline_s:
             gevent.sleep(0.005)
         instrument.recorder.close()
+        if instrument.gallery is not None:
+            instrument.gallery.close()
         self._report()
         self._ready.clear()
         self._spawned_users = None

@@ -35,7 +35,7 @@ load:
         tickets = [(Phase.MEASURED, number) for number in range(level.sessions or 0)]
         tickets += [(Phase.WARMUP, number) for number in range(level.warmup_sessions)]
         for phase, number in tickets:
-            _, session = plan.session(Ticket(level, phase, number, 0.0))
+            _, session = plan.casting.session(Ticket(level, phase, number, 0.0))
             turn = session.next()
             assert turn is not None
             assert turn.messages is not None
@@ -73,6 +73,6 @@ def test_another_run_has_other_words(tmp_path: Path, users: int) -> None:
     texts = []
     for run in ("run1", "run2"):
         plan = Plan(parse_scenario(text, folder=tmp_path), "http://127.0.0.1:1", "m", COUNTER, simulated=True, run=run)
-        turns = [plan.session(Ticket(plan.levels[0], Phase.MEASURED, n, 0.0))[1].next() for n in range(users)]
+        turns = [plan.casting.session(Ticket(plan.levels[0], Phase.MEASURED, n, 0.0))[1].next() for n in range(users)]
         texts.append({turn.messages[0]["content"] for turn in turns if turn and turn.messages})
     assert not texts[0] & texts[1]

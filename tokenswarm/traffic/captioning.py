@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
-from tokenswarm.pictures import Exhibit, data_url
 from tokenswarm.records import SessionEnd
 from tokenswarm.tokens import TokenCounter
 from tokenswarm.traffic.session import Answer, Heard
 from tokenswarm.traffic.turn import Turn
 from tokenswarm.traffic_settings import CaptioningTraffic
+
+
+class Shown(Protocol):
+    """A picture ready to be sent. ``json``: its data URL as a part of JSON; sides in pixels; the file's bytes."""
+
+    @property
+    def json(self) -> Any: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def height(self) -> int: ...
+    @property
+    def file_bytes(self) -> int: ...
+
+
+class Pictures(Protocol):
+    """What a session is about; ``questions`` are a data set's own."""
+
+    @property
+    def pictures(self) -> Sequence[Shown]: ...
+    @property
+    def questions(self) -> Sequence[str]: ...
 
 
 class CaptionSession:
@@ -23,18 +44,17 @@ class CaptionSession:
         self,
         traffic: CaptioningTraffic,
         counter: TokenCounter,
-        exhibits: Sequence[Exhibit],
+        about: Pictures,
         rng: Random,
         text_rng: Random,
     ) -> None:
-        """``exhibits``: the pictures, ready to be sent; a data set's own questions stand before made-up ones."""
+        """A data set's own questions come before made-up ones."""
         self._traffic = traffic
         self._counter = counter
         self._rng = rng
         self._texts = text_rng
         self._turns = traffic.turns.sample_int(rng)
-        self._questions = [question for exhibit in exhibits for question in exhibit.questions]
-        self._pictures = [picture for exhibit in exhibits for picture in exhibit.pictures]
+        self._about = about
         self._played = 0
         system = traffic.system_prompt
         self._messages: list[dict[str, Any]] = [] if system is None else [{"role": "system", "content": system}]
@@ -51,9 +71,9 @@ class CaptionSession:
             max_tokens=self._traffic.output_tokens.sample_int(self._rng),
             pause_s=0.0 if first else self._traffic.think_time_s.sample(self._rng),
             ignore_eos=self._traffic.ignore_eos,
-            images=len(self._pictures),
-            image_pixels=sum(picture.width * picture.height for picture in self._pictures),
-            image_bytes=sum(len(picture.data) for picture in self._pictures),
+            images=len(self._about.pictures),
+            image_pixels=sum(picture.width * picture.height for picture in self._about.pictures),
+            image_bytes=sum(picture.file_bytes for picture in self._about.pictures),
         )
 
     def hear(self, answer: Answer) -> Heard:
@@ -63,10 +83,11 @@ class CaptionSession:
     def _question(self, first: bool) -> str:
         lengths = self._traffic.question_tokens if first else self._traffic.followup_tokens
         made_up = self._counter.make_text(self._texts, lengths.sample_int(self._rng))
-        return self._questions[self._played] if self._played < len(self._questions) else made_up
+        told = self._about.questions
+        return told[self._played] if self._played < len(told) else made_up
 
     def _about_pictures(self, text: str) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = [
-            {"type": "image_url", "image_url": {"url": data_url(picture)}} for picture in self._pictures
+            {"type": "image_url", "image_url": {"url": picture.json}} for picture in self._about.pictures
         ]
         return [*parts, {"type": "text", "text": text}]

@@ -82,7 +82,7 @@ def test_a_class_does_the_same_work_alone_and_together_with_other_words() -> Non
     numbers = [FILL_BLOCK + 2 * rank for rank in range(20)]  # of the first class
 
     def played(level: Level, phase: Phase = Phase.MEASURED) -> list[Session]:
-        return [plan.session(Ticket(level, phase, number, 0.0))[1] for number in numbers]
+        return [plan.casting.session(Ticket(level, phase, number, 0.0))[1] for number in numbers]
 
     work = [lengths(session) for session in played(alone)]
     assert len({str(one) for one in work}) > 15
@@ -103,7 +103,7 @@ def test_every_ticket_of_a_block_is_of_a_class_that_has_users_there(workers: int
         numbers = []
         while (number := seats.take()) is not None:
             numbers.append(number)
-        names = [plan.session(Ticket(level, Phase.MEASURED, number, 0.0))[0].name for number in numbers]
+        names = [plan.casting.session(Ticket(level, Phase.MEASURED, number, 0.0))[0].name for number in numbers]
         assert Counter(names) == wanted
 
 
@@ -126,8 +126,8 @@ def played_classes(plan: Plan, level: Level, users: dict[str, int]) -> tuple[lis
     while not ledger.complete:
         for worker, number in users.items():
             for ticket in ledger.grant(worker, number, level.concurrency):
-                index = plan.class_of(Ticket(level, Phase.MEASURED, ticket, 0.0), ticket)
-                by_ticket[ticket] = plan.traffic[index].name
+                index = plan.casting.class_of(Ticket(level, Phase.MEASURED, ticket, 0.0), ticket)
+                by_ticket[ticket] = plan.casting.traffic[index].name
                 order.append(by_ticket[ticket])
             if ledger._held.get(worker):
                 ledger.finish(worker, 1)
@@ -158,6 +158,6 @@ def test_the_class_of_a_ticket_is_the_same_on_one_and_on_three_workers() -> None
     assert Counter(order) == {"chat": 600, "agents": 300, "batch": 100}
     for number in (0, 1, 17, 999):
         ticket = Ticket(level, Phase.MEASURED, number, 0.0)
-        name, session = plan.session(ticket)
+        name, session = plan.casting.session(ticket)
         other_name, other = elsewhere.session(ticket)
         assert (name, lengths(session)) == (other_name, lengths(other))
