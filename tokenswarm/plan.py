@@ -5,7 +5,7 @@ No secret travels: each process reads the key from its own environment or file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random

@@ -112,9 +112,9 @@ def test_interference_needs_a_locustfile_that_plays_every_class() -> None:
     text = BLOCKS.replace("{name: documents,", "{name: documents, kind: agentic,").replace(
         "input_tokens: {uniform: [1000, 9000]}", "steps: 2"
     )
-    assert len(make_plan(text).traffic) == 2
+    assert len(make_plan(text).casting.traffic) == 2
     with pytest.raises(InputError, match=r"interference needs every traffic class.*locustfiles/mixed\.py"):
-        _ = make_plan(text, kind="chat").traffic
+        _ = make_plan(text, kind="chat").casting.traffic
 
 
 # mixed traffic: tickets decide ------------------------------------------------------------------------------------
@@ -159,5 +159,5 @@ def test_the_class_of_a_ticket_is_the_same_on_one_and_on_three_workers() -> None
     for number in (0, 1, 17, 999):
         ticket = Ticket(level, Phase.MEASURED, number, 0.0)
         name, session = plan.casting.session(ticket)
-        other_name, other = elsewhere.session(ticket)
+        other_name, other = elsewhere.casting.session(ticket)
         assert (name, lengths(session)) == (other_name, lengths(other))
