@@ -15,7 +15,7 @@ import functools
 import itertools
 import subprocess
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from time import perf_counter
 
@@ -70,7 +70,7 @@ class ImageStore:
         self.held_bytes = 0
         self._entries: dict[Hashable, _Entry] = {}  # expected and not yet taken
         self._urgent: deque[_Entry] = deque()
-        self._expected: deque[_Entry] = deque()
+        self._expected: OrderedDict[int, _Entry] = OrderedDict()  # by ticket; not yet sent to a maker
         self._under_way: dict[int, tuple[_Entry, int]] = {}  # by ticket, with the number of the maker
         self._loads = [0] * makers
         self._tickets = itertools.count()
@@ -96,6 +96,11 @@ class ImageStore:
         """Process ids of the makers."""
         return [maker.pid for maker in self._makers]
 
+    @property
+    def busy(self) -> bool:
+        """Whether any maker has something to do."""
+        return bool(self._under_way)
+
     def close(self) -> None:
         for maker in self._makers:
             maker.close()
@@ -107,7 +112,7 @@ class ImageStore:
         """These pictures will be taken soon. ``source``: number of their class in ``sources``."""
         if key not in self._entries and self._broken is None:
             self._entries[key] = entry = self._entry(source, orders)
-            self._expected.append(entry)
+            self._expected[entry.wanted.ticket] = entry
             self._send()
 
     def take(self, key: Hashable, source: int, orders: list[Order]) -> Served:
@@ -121,6 +126,7 @@ class ImageStore:
         entry = self._entries.pop(key, None) or self._entry(source, orders)
         entry.taken = True
         if not entry.sent:
+            self._expected.pop(entry.wanted.ticket, None)
             self._urgent.append(entry)
             self._send()
         try:
@@ -172,10 +178,8 @@ class ImageStore:
             entry = self._urgent.popleft()
             if not entry.dropped:
                 return entry
-        while self._expected and self.held_bytes < self._ahead_bytes:
-            entry = self._expected.popleft()
-            if not (entry.sent or entry.dropped):
-                return entry
+        if self._expected and self.held_bytes < self._ahead_bytes:
+            return self._expected.popitem(last=False)[1]
         return None
 
     def _on_made(self, maker: int, made: Made) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import io
 import os
 import signal
@@ -21,6 +22,7 @@ import pytest
 from PIL import Image
 
 from tokenswarm.errors import InputError, ScenarioError
+from tokenswarm.image_frames import Made
 from tokenswarm.image_settings import Images
 from tokenswarm.image_store import UNDER_WAY, ImageStore, Served, check_images
 from tokenswarm.images import ImageFacts, ImageSource
@@ -141,6 +143,23 @@ def test_memory_is_bounded_and_nothing_is_lost() -> None:
         assert pictures.held_bytes == 0
 
 
+def test_nothing_is_kept_of_what_has_been_taken() -> None:
+    """Users who take pictures faster than they can be made, and always expect more, leave none in memory."""
+    with store(SMALL) as pictures:
+
+        def play(user: int) -> None:
+            for number in range(user, 96, 8):
+                pictures.expect(number + 8, 0, orders(SMALL, number + 8))
+                pictures.take(number, 0, orders(SMALL, number))
+
+        gevent.joinall([gevent.spawn(play, user) for user in range(8)], raise_error=True)
+        pictures.forget()
+        until(lambda: not pictures.busy)
+        gc.collect()
+        assert pictures.taken == 96
+        assert not any(isinstance(one, Made) and one.pictures for one in gc.get_objects())
+
+
 def test_who_waits_goes_first() -> None:
     """A session that waits is served when no more than what was under way has been made of forty expected ones."""
     with store(LARGE) as pictures:
@@ -236,6 +255,7 @@ from gevent import monkey
 monkey.patch_all()
 import gevent, os, signal, sys
 from random import Random
+from tokenswarm.image_frames import Made
 from tokenswarm.image_settings import Images
 from tokenswarm.image_store import ImageStore
 from tokenswarm.images import ImageSource
