@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from analysis.benefit import FLOOR_S, FLOOR_SHARE, SMALLEST_SAMPLE, Answer, Difference
-from analysis.benefit_test import HEADLINE, BenefitTest, PairedLevel
+from analysis.benefit_test import BenefitTest, PairedLevel
 from analysis.columns import decimals_for, number_text
 from analysis.figures import SYMBOL, Figure, Mark
 from analysis.pairs import MEASURES
@@ -17,6 +17,7 @@ from tokenswarm.schedule import Arms
 TITLE = "Benefit of the prefix cache"
 _WHOLE_TITLE = "Throughput of whole levels"
 _SECONDS = 2.0  # below, times are in milliseconds
+_HEADLINES = {"ttft": "TTFT a request", "first_ttft": "TTFT in its first request"}
 _QUESTIONS = {
     "session": "question: what does a session save because others' prompts are cached? "
     "A cold session reuses only its own earlier requests",
@@ -47,7 +48,7 @@ def benefit_parts(test: BenefitTest) -> list[Part]:
 
 
 def _difference_table(levels: list[PairedLevel]) -> TextTable:
-    header = ["c", "measure", "cold", "warm", "saved", "95 % interval", "share", "verdict", "mean saved"]
+    header = ["c", "measure", "cold", "warm", "saved", "95 % interval", "share", "verdict"]
     body = [
         [_users(level), *_difference_cells(level.differences[measure], void=level.answer is None)]
         for level in levels
@@ -63,8 +64,7 @@ def _users(level: PairedLevel) -> str:
 
 def _shown(level: PairedLevel) -> list[str]:
     """Measures that say something of their own: with one request a session they are TTFT and E2E."""
-    several = bool((level.pairs.cold_requests.index.get_level_values("turn") > 0).any())
-    return list(MEASURES) if several else ["ttft", "e2e"]
+    return list(MEASURES) if level.pairs.several_requests else ["ttft", "e2e"]
 
 
 def _difference_cells(difference: Difference, *, void: bool) -> list[str]:
@@ -80,7 +80,6 @@ def _difference_cells(difference: Difference, *, void: bool) -> list[str]:
         return "" if value is None else f"{plain(value)} {unit}"
 
     mark = SYMBOL[Mark.NO_BOUND] if Mark.NO_BOUND in median.marks else ""
-    half = _half(difference.mean)
     return [
         MEASURES[measure],
         text(difference.cold),
@@ -89,25 +88,19 @@ def _difference_cells(difference: Difference, *, void: bool) -> list[str]:
         "" if median.low is None else f"{plain(median.low)} to {text(median.high)}",
         "" if difference.relative is None else f"{round(100 * difference.relative)} %",
         "" if void else difference.answer,
-        text(difference.mean.value) if half is None else f"{plain(difference.mean.value)} ± {text(half)}",
     ]
-
-
-def _half(figure: Figure) -> float | None:
-    """Half the width of an interval that lies evenly about its value."""
-    return None if figure.high is None or figure.value is None else figure.high - figure.value
 
 
 def _sentence(level: PairedLevel) -> str:
     """The answer of a level in words."""
-    name, difference = level.row.name, level.differences[HEADLINE]
+    name, difference = level.row.name, level.differences[level.headline]
     if level.answer is None:
         return f"{name}: no verdict: {next(finding.text for finding in level.findings if finding.void)}"
     return f"{name}: {level.answer}: {_reason(difference)}"
 
 
 def _reason(difference: Difference) -> str:
-    median, floor = difference.median, _ms(difference.floor_s)
+    median, floor, what = difference.median, _ms(difference.floor_s), _HEADLINES[difference.measure]
     if median.value is None or median.low is None or median.high is None:
         have = "pair is" if difference.pairs == 1 else "pairs are"
         return f"{difference.pairs} {have} too few for an interval, {SMALLEST_SAMPLE} are needed"
@@ -116,13 +109,15 @@ def _reason(difference: Difference) -> str:
         case Answer.BENEFIT:
             share = "" if difference.relative is None else f", {round(100 * difference.relative)} % of it"
             basis = f"median of {difference.pairs} pairs, 95 %: {between}"
-            return f"a session saves {_ms(median.value)} of TTFT ({basis}){share}"
+            return f"a session saves {_ms(median.value)} of {what} ({basis}){share}"
         case Answer.NONE if median.high < 0:
-            return f"TTFT is {_ms(-median.high)} to {_ms(-median.low)} later with cached prompts (95 %)"
+            return (
+                f"with cached prompts a session waits {_ms(-median.high)} to {_ms(-median.low)} longer, {what} (95 %)"
+            )
         case Answer.NONE:
-            return f"a session saves less than {floor} of TTFT (95 %: {between})"
+            return f"a session saves less than {floor} of {what} (95 %: {between})"
         case Answer.UNKNOWN:
-            return f"{between} of TTFT are saved (95 %), the floor is {floor}{_more_pairs(difference)}"
+            return f"a session saves {between} of {what} (95 %), the floor is {floor}{_more_pairs(difference)}"
 
 
 def _more_pairs(difference: Difference) -> str:
@@ -132,7 +127,8 @@ def _more_pairs(difference: Difference) -> str:
     room, half = (value, value - low) if value >= floor else (floor - value, high - value)
     if room <= 0 or half <= room:
         return ""
-    return f"; about {math.ceil(1.2 * difference.pairs * (half / room) ** 2)} pairs would tell, if the median stays"
+    pairs = math.ceil(1.2 * difference.pairs * (half / room) ** 2)
+    return f"; if the median stays, about {pairs} pairs would tell (load.closed.sessions: {2 * pairs})"
 
 
 def _cached_table(levels: list[PairedLevel]) -> TextTable:
@@ -177,7 +173,8 @@ def _remarks(test: BenefitTest) -> list[str]:
             if not finding.void:
                 findings.setdefault(finding.text, []).append(level.row.name)
     lines = [f"{', '.join(names)}: {text}" for text, names in findings.items()]
-    lines += [f"{level.row.name}: {text}" for level in test.levels if (text := _left_out(level))]
+    for level in test.levels:
+        lines += [f"{level.row.name}: {text}" for text in (_not_complete(level), _left_out(level)) if text]
     probe = str(test.rules.probe.get("line") or "")
     return [
         *lines,
@@ -193,6 +190,11 @@ def _remarks(test: BenefitTest) -> list[str]:
 
 def _floor_text() -> str:
     return f"{100 * FLOOR_SHARE:g} % of the cold median and {1000 * FLOOR_S:g} ms"
+
+
+def _not_complete(level: PairedLevel) -> str:
+    row = level.row
+    return "" if row.complete else f"the level is {row.state}{': ' + row.reason if row.reason else ''}"
 
 
 def _left_out(level: PairedLevel) -> str:

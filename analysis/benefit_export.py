@@ -57,6 +57,7 @@ def _level(level: PairedLevel) -> dict[str, Any]:
         "label": level.row.label,
         "state": level.row.state,
         "verdict": level.answer,
+        "verdict_of": level.headline,
         "findings": [asdict(finding) for finding in level.findings],
         "pairs": len(level.pairs),
         "incomplete_pairs": level.pairs.incomplete,

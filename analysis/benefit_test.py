@@ -13,25 +13,24 @@ from analysis.run_folder import Run
 from analysis.whole_levels import WholeLevels, whole_levels_of
 from tokenswarm.schedule import Arms
 
-HEADLINE = "ttft"  # the measure whose answer is that of the level
-
 
 @dataclass(frozen=True)
 class PairedLevel:
-    """What one level of paired sessions says."""
+    """What one level of paired sessions says. ``headline``: the measure whose answer is that of the level."""
 
     row: LevelRow
     pairs: Pairs
+    headline: str
     differences: dict[str, Difference]
     cached: CachedTokens
     findings: list[Finding]
 
     @property
     def answer(self) -> Answer | None:
-        """That of the TTFT; ``None`` where a finding leaves nothing to conclude."""
+        """``None`` where a finding leaves nothing to conclude."""
         if any(finding.void for finding in self.findings):
             return None
-        return self.differences[HEADLINE].answer
+        return self.differences[self.headline].answer
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,14 @@ def _paired_level(run: Run, row: LevelRow, rules: ArmRules) -> PairedLevel:
     rows = run.requests[run.requests["level"] == row.level]
     pairs = pairs_of(rows, silent_is_zero=rules.probe.get("reports_cached_tokens") is True)
     differences = differences_of(pairs, row.concurrency or 1)
-    headline = differences[HEADLINE]
-    share = headline.effective / headline.pairs if headline.pairs else 1.0
-    return PairedLevel(row, pairs, differences, cached_tokens_of(pairs, share), findings_of(pairs, rules))
+    ttft = differences["ttft"]
+    cached = cached_tokens_of(pairs, ttft.effective / ttft.pairs if ttft.pairs else 1.0)
+    return PairedLevel(row, pairs, _headline(pairs, rules), differences, cached, findings_of(pairs, rules))
+
+
+def _headline(pairs: Pairs, rules: ArmRules) -> str:
+    """Where a cold session keeps its own prompts, only its first request goes without what others have left."""
+    return "first_ttft" if rules.cold == "session" and pairs.several_requests else "ttft"
 
 
 def _rules(run: Run) -> ArmRules:

@@ -50,6 +50,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.cold)
 
+    @property
+    def several_requests(self) -> bool:
+        """Whether any session has more than one."""
+        return bool((self.cold_requests.index.get_level_values("turn") > 0).any())
+
     def differences(self, measure: str) -> pd.Series[float]:
         """Cold minus warm in seconds, one a pair: what was saved."""
         return (self.cold[measure] - self.warm[measure]).dropna()

@@ -59,8 +59,10 @@ def _title(run: Run) -> str:
 
 
 def _footnotes(run: Run) -> list[str]:
-    simulated = [f"SIMULATED: {SIMULATED_TEXT}"] if run.simulated else []
-    return [*simulated, *run.notes, "definitions: docs/prefix-cache.md"]
+    notes = [f"SIMULATED: {SIMULATED_TEXT}"] if run.simulated else []
+    if run.whole_folder and run.end is None:
+        notes.append("INTERRUPTED: the run has no end.json; this is what was written so far")
+    return [*notes, *run.notes, "definitions: docs/prefix-cache.md"]
 
 
 def add_options(options: argparse.ArgumentParser) -> None:

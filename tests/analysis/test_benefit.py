@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ from typing import Any
 import pytest
 from paired_run import PROBE, session, seven_pairs, write_run
 
+from analysis import arm_check
 from analysis.__main__ import main
+from analysis.benefit import FLOOR_S, FLOOR_SHARE, SMALLEST_SAMPLE, Answer
+from analysis.pairs import MEASURES
 from tokenswarm.records import Phase
 
 Report = Callable[..., str]
@@ -104,6 +108,16 @@ def test_failures_of_one_arm_are_told(level: Any, tmp_path: Path) -> None:
         found = level(write_run(tmp_path / f"run{failures}", sessions))
         assert [finding["key"] for finding in found["findings"]] == keys
         assert found["verdict"] == "benefit"
+
+
+def test_a_run_that_broke_off_says_so(report: Report, tmp_path: Path) -> None:
+    """Without end.json the level is not complete; its pairs are shown with the mark and the reason."""
+    run = write_run(tmp_path / "run", seven_pairs())
+    (run / "end.json").unlink()
+    text = report(run)
+    assert "INTERRUPTED" in text
+    assert "c=1 paired: the level is interrupted: the run ended inside this level" in text
+    assert re.search(r"^ *1! +first TTFT +330 ms +100 ms +230 ms +200 to 260 ms +70 % +benefit$", text, re.MULTILINE)
 
 
 def test_five_pairs_cannot_tell(level: Any, report: Report, tmp_path: Path) -> None:
@@ -222,10 +236,23 @@ def test_sessions_of_different_length_compare_what_both_have(level: Any, tmp_pat
 @pytest.mark.parametrize(
     ("isolation", "words"),
     [
-        ({"by": "salt", "cold": "session"}, ["A cold session reuses only its own earlier requests", "by cache_salt"]),
+        (
+            {"by": "salt", "cold": "session"},
+            [
+                "A cold session reuses only its own earlier requests",
+                "by cache_salt",
+                "c=1 paired: benefit: a session saves 230 ms of TTFT in its first request (median of 7 pairs, 95 %: "
+                "200 to 260 ms), 70 % of it",  # 0.23 of 0.33 s
+            ],
+        ),
         (
             {"by": "nonce", "cold": "request", "nonce_tokens": 13},
-            ["reuses nothing", "a nonce of 13 tokens at"],
+            [
+                "A cold request reuses nothing",
+                "a nonce of 13 tokens at",
+                "c=1 paired: benefit: a session saves 115 ms of TTFT a request (median of 7 pairs, 95 %: "
+                "100 to 130 ms), 61 % of it",  # 0.115 of 0.19 s
+            ],
         ),
     ],
 )
@@ -241,7 +268,6 @@ def test_the_report_says_what_was_asked_and_its_limit(
         text = " ".join(report(run, "--format", form, "--width", "100").replace("\\", "").split())
         for wanted in (*words, "cache_salt isolates", "share one server and its KV memory", "prefix_cache.throughput"):
             assert wanted in text, form
-        assert "c=1 paired: benefit: a session saves 115 ms of TTFT (median of 7 pairs, 95 %: 100 to 130 ms)" in text
 
 
 def test_whole_levels_beside_the_pairs(report: Report, tmp_path: Path) -> None:
@@ -289,3 +315,16 @@ def test_a_run_without_the_test_is_refused_in_one_line(
     assert "prefix_cache" in line
     assert main(["prefix-cache", str(tmp_path / "nothing")]) == 2
     assert "wanted a run folder" in capsys.readouterr().err
+
+
+def test_the_page_names_every_finding_measure_and_limit() -> None:
+    """docs/prefix-cache.md says what the code does: measures, findings, verdicts, floor and sample size."""
+    page = (Path(__file__).parents[2] / "docs" / "prefix-cache.md").read_text(encoding="utf-8")
+    source = Path(arm_check.__file__).read_text(encoding="utf-8")
+    findings = re.findall(r'Finding\("([a-z ]+)"', source)
+    assert len(findings) == 6
+    for name in (*findings, *MEASURES, *Answer):
+        assert f"`{name}`" in page, name
+    assert f"{100 * FLOOR_SHARE:g} % of the cold median and at least {1000 * FLOOR_S:g} ms" in page
+    assert f"exists from {SMALLEST_SAMPLE} pairs" in page
+    assert f"more than {100 * arm_check.LEAK_SHARE:g} % of the cold prompts" in page
