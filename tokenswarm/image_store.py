@@ -96,11 +96,6 @@ class ImageStore:
         """Process ids of the makers."""
         return [maker.pid for maker in self._makers]
 
-    @property
-    def busy(self) -> bool:
-        """Whether any maker has something to do."""
-        return bool(self._under_way)
-
     def close(self) -> None:
         for maker in self._makers:
             maker.close()
