@@ -174,7 +174,11 @@ def _remarks(test: BenefitTest) -> list[str]:
                 findings.setdefault(finding.text, []).append(level.row.name)
     lines = [f"{', '.join(names)}: {text}" for text, names in findings.items()]
     for level in test.levels:
-        lines += [f"{level.row.name}: {text}" for text in (_not_complete(level), _left_out(level)) if text]
+        lines += [
+            f"{level.row.name}: {text}"
+            for text in (_not_complete(level), _contaminated(level), _left_out(level))
+            if text
+        ]
     probe = str(test.rules.probe.get("line") or "")
     return [
         *lines,
@@ -195,6 +199,11 @@ def _floor_text() -> str:
 def _not_complete(level: PairedLevel) -> str:
     row = level.row
     return "" if row.complete else f"the level is {row.state}{': ' + row.reason if row.reason else ''}"
+
+
+def _contaminated(level: PairedLevel) -> str:
+    cache = level.row.cache
+    return f"contaminated: {cache.reason}" if cache is not None and cache.contaminated else ""
 
 
 def _left_out(level: PairedLevel) -> str:

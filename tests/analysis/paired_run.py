@@ -49,6 +49,8 @@ def _request(
         last_token_s=sent_s + ttft_s + 1.0,
         finished_s=sent_s + ttft_s + 1.0,
         prompt_tokens=prompt,
+        prefix="system",
+        prefix_tokens=100,
         history_tokens=history,
         cached_tokens=cached,
         output_tokens=11,

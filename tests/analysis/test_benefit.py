@@ -120,6 +120,16 @@ def test_a_run_that_broke_off_says_so(report: Report, tmp_path: Path) -> None:
     assert re.search(r"^ *1! +first TTFT +330 ms +100 ms +230 ms +200 to 260 ms +70 % +benefit$", text, re.MULTILINE)
 
 
+def test_a_level_that_found_what_nobody_shares_is_marked(report: Report, tmp_path: Path) -> None:
+    """Warm sessions with cached tokens that the workload does not imply: the mark of the level table, and why."""
+    sessions = [
+        session(arm, pair, 0.3, prefix=None, prefix_tokens=None) for pair in range(7) for arm in ("cold", "warm")
+    ]
+    text = report(write_run(tmp_path / "run", sessions))
+    assert re.search(r"^ *1† +first TTFT", text, re.MULTILINE)
+    assert "c=1 paired: contaminated: " in text
+
+
 def test_five_pairs_cannot_tell(level: Any, report: Report, tmp_path: Path) -> None:
     """Below six pairs the median has no interval."""
     run = write_run(tmp_path / "run", seven_pairs()[:10])
