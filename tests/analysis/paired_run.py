@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenswarm.records import HEADER, Phase, RequestRecord, SessionEnd, to_csv
+from tokenswarm.rundir import HEADERS, csv_lines
 
 PROBE = {"state": "on", "line": "on, blocks of 16 tokens, cache_salt isolates", "reports_cached_tokens": True}
 
@@ -93,5 +94,8 @@ def write_run(
         "template_prefix_tokens": 4,
     }
     (folder / "run.json").write_text(json.dumps(run | facts), encoding="utf-8")
+    ended = [{"level": i, "concurrency": 1, "state": "complete", "arms": one} for i, one in enumerate(arms)]
+    lines = csv_lines([one.get(column) for column in HEADERS["levels"]] for one in ended)
+    (folder / "levels.csv").write_text(",".join(HEADERS["levels"]) + "\n" + lines, encoding="utf-8")
     (folder / "end.json").write_text('{"state": "finished"}', encoding="utf-8")
     return folder

@@ -114,6 +114,7 @@ def test_a_run_that_broke_off_says_so(report: Report, tmp_path: Path) -> None:
     """Without end.json the level is not complete; its pairs are shown with the mark and the reason."""
     run = write_run(tmp_path / "run", seven_pairs())
     (run / "end.json").unlink()
+    (run / "levels.csv").unlink()
     text = report(run)
     assert "INTERRUPTED" in text
     assert "c=1 paired: the level is interrupted: the run ended inside this level" in text
