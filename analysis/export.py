@@ -13,10 +13,11 @@ from analysis.cache_verdict import LevelCache
 from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
 from analysis.figures import Figure, Mark
 from analysis.jobs import LevelJobs
-from analysis.levels import LATENCIES, LevelRow
+from analysis.levels import LevelRow
 from analysis.notes import BASIS_TEXT
 from analysis.objectives import ClassVerdict, Verdict
 from analysis.outcome import NameRow, Outcome
+from analysis.request_figures import LATENCIES
 from analysis.steps import ContextRow, StepRow
 from analysis.tables import scaling_rows
 

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from analysis import window as windows
 from analysis.cache_verdict import CacheJudge, LevelCache
 from analysis.eligible import eligible_tokens
-from analysis.figures import BLANK, QUANTILES, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
+from analysis.figures import BLANK, Figure, Mark, number, ratio
 from analysis.jobs import LevelJobs, jobs_of, level_jobs
 from analysis.level_names import level_arms, level_names
-from analysis.requests_csv import values_of
+from analysis.level_state import Basis, basis_of, state_of
+from analysis.request_figures import gap_figures, latencies, peak_figure, sizes
 from analysis.run_folder import Run
 from tokenswarm.errors import ErrorKind
-from tokenswarm.quantiles import LogHistogram
 from tokenswarm.records import Phase, TokenSource
 
-LATENCIES: tuple[str, ...] = ("ttft", "tpot", "e2e")
 _ESTIMATES = (TokenSource.TOKENIZER.value, TokenSource.CHUNKS.value)
-
-
-class Basis(StrEnum):
-    """How output tok/s was taken; a table never mixes the two between levels without saying so."""
-
-    DRAIN = "drain"
-    WINDOW = "window"
 
 
 @dataclass
@@ -142,9 +132,9 @@ class _Scope:
         row = replace(self.identity, traffic=traffic, figures={})
         _count(row, measured, good, _exact_classes(self.run))
         row.figures |= self._throughput(row, rows, good)
-        row.figures |= _latencies(good, row.failed if self.failures_infinite else 0)
-        row.figures |= _sizes(good)
-        row.figures |= _gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
+        row.figures |= latencies(good, row.failed if self.failures_infinite else 0)
+        row.figures |= sizes(good)
+        row.figures |= gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
         row.cache = self.cache if traffic is None else self.judge.level(self.level, row.arms, traffic, self.cache)
         row.figures |= {"cache_share": number(row.cache.measured), "cache_share_implied": number(row.cache.implied)}
         row.jobs = level_jobs(
@@ -183,7 +173,7 @@ class _Scope:
             "output_tok_s": number(rate),
             "steady_tok_s": number(steady),
             "steady_s": number(self.steady.length_s if self.steady is not None else None),
-            "peak_tok_s": _peak_figure(peak if some else None, rate),
+            "peak_tok_s": peak_figure(peak if some else None, rate),
             "requests_per_s": number(row.ok / window.length_s),
             "in_flight_mean": number(windows.mean_in_flight(rows, window)),
         }
@@ -193,44 +183,9 @@ def _identity(run: Run, level: int | None, rows: pd.DataFrame) -> LevelRow:
     """Concurrency, state and basis of a level, from the plan, ``levels.csv`` and the rows."""
     users = rows["concurrency"].max()
     row = LevelRow(level, None if pd.isna(users) else int(users))
-    if level is None:
-        row.state = "free-running" if run.end is not None or not run.whole_folder else "interrupted"
-        row.basis = Basis.WINDOW
-        return row
-    row.state, row.reason = _state_of(run, level)
-    row.basis = _basis_of(run, level, rows)
+    row.state, row.reason = state_of(run, level)
+    row.basis = basis_of(run, level, rows)
     return row
-
-
-def _state_of(run: Run, level: int) -> tuple[str, str]:
-    entries = run.levels[run.levels["level"] == level]
-    if len(entries):
-        entry = entries.iloc[-1]
-        return _text(entry["state"]) or "unknown", _text(entry["reason"])
-    if not run.whole_folder:
-        return "unknown", ""
-    if run.end is None:
-        return "interrupted", "the run ended inside this level"
-    return "partial", "the level has no entry in levels.csv"
-
-
-def _text(value: Any) -> str:
-    return "" if pd.isna(value) else str(value)
-
-
-def _basis_of(run: Run, level: int, rows: pd.DataFrame) -> Basis:
-    """From the plan; without one, fill requests among the rows tell."""
-    tail: Any = None
-    for planned in run.planned_levels:
-        if planned.get("level") == level:
-            tail = planned.get("tail")
-    if tail is None:
-        load = run.scenario.get("load")
-        closed = load.get("closed") if isinstance(load, dict) else None
-        tail = closed.get("tail") if isinstance(closed, dict) else None
-    if tail is None:
-        tail = "fill" if (rows["phase"] == Phase.FILL).any() else "drain"
-    return Basis.WINDOW if tail == "fill" else Basis.DRAIN
 
 
 def _of(table: pd.DataFrame, level: int | None, traffic: str | None) -> pd.DataFrame:
@@ -266,46 +221,3 @@ def _count(row: LevelRow, measured: pd.DataFrame, good: pd.DataFrame, exact: set
     row.early_stopped = int(short.sum())
     row.estimated_tokens = int(good["token_source"].isin(_ESTIMATES).sum())
     row.unknown_tokens = int(good["output_tokens"].isna().sum())
-
-
-def _latencies(good: pd.DataFrame, infinitely_late: int) -> dict[str, Figure]:
-    """Quantiles over the successes, or over all with a failure counted as infinitely late; means over successes."""
-    figures: dict[str, Figure] = {}
-    for name in LATENCIES:
-        known = values_of(good[f"{name}_s"])
-        values: Values = np.concatenate([known, np.full(infinitely_late, np.inf)]) if infinitely_late else known
-        for label, q in QUANTILES.items():
-            figures[f"{name}_{label}_s"] = quantile_figure(values, q)
-        figures[f"{name}_mean_s"] = mean_figure(known)
-    return figures
-
-
-def _sizes(good: pd.DataFrame) -> dict[str, Figure]:
-    """Per-request decode speed and lengths."""
-    decoded = good[good["request_tok_s"].notna()]
-    decode_s = float((decoded["last_token_s"] - decoded["first_token_s"]).sum())
-    return {
-        "per_request_tok_s": number(ratio(float(decoded["output_tokens"].sum()), decode_s)),
-        "output_tokens_mean": mean_figure(values_of(good["output_tokens"])),
-        "asked_output_tokens_mean": mean_figure(values_of(good["asked_output_tokens"])),
-        "prompt_tokens_mean": mean_figure(values_of(good["prompt_tokens"])),
-        "asked_input_tokens_mean": mean_figure(values_of(good["asked_input_tokens"])),
-    }
-
-
-def _gap_figures(gaps: pd.DataFrame) -> dict[str, Figure]:
-    """Chunk gaps of the measured requests, pooled in a histogram with 1 % relative error."""
-    rows = gaps[gaps["phase"] == Phase.MEASURED]
-    histogram = LogHistogram()
-    for bucket, count in zip(rows["bucket"].tolist(), rows["count"].tolist(), strict=True):
-        histogram.merge({int(bucket): int(count)})
-    n = histogram.total
-    figures = {f"chunk_gap_{label}_s": Figure(histogram.quantile(q), n=n) for label, q in QUANTILES.items()}
-    return figures | {"chunk_gap_mean_s": Figure(histogram.mean(), n=n)}
-
-
-def _peak_figure(peak: float | None, mean: float | None) -> Figure:
-    """The best second; the mean of the window where its whole seconds all lie below it."""
-    if peak is None:
-        return BLANK
-    return Figure(mean, marks=(Mark.EDGES,)) if mean is not None and mean > peak else Figure(peak)

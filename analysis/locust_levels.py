@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 from analysis.failures import groups_of_texts, kind_of_text
 from analysis.figures import BLANK, Figure, Mark, number, ratio
-from analysis.levels import LATENCIES, LevelRow
+from analysis.levels import LevelRow
 from analysis.locust_csv import LocustFiles, StatsRow
 from analysis.notes import SIMULATED_TEXT
 from analysis.outcome import NameRow, Note, Outcome, WarmupRow
+from analysis.request_figures import LATENCIES
 from tokenswarm.errors import ErrorKind
 from tokenswarm.schedule import Arms
 

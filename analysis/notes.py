@@ -5,7 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.level_names import level_names
-from analysis.levels import Basis, LevelRow, levels_of
+from analysis.level_state import Basis
+from analysis.levels import LevelRow, levels_of
 from analysis.outcome import Note
 from analysis.run_folder import Run
 from tokenswarm.errors import ErrorKind

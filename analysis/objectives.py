@@ -7,9 +7,10 @@ from typing import Any
 
 from analysis.cache_verdict import share_line
 from analysis.figures import Mark
-from analysis.levels import LATENCIES, LevelRow
+from analysis.levels import LevelRow
 from analysis.limits import limits_by_class, mapping, objective_names
 from analysis.outcome import Outcome
+from analysis.request_figures import LATENCIES
 from tokenswarm.errors import ErrorKind
 
 # A run in which more requests fail than this does not pass, even if nobody named a limit.
