@@ -47,7 +47,7 @@ class _Rules:
         by = str(run.isolation.get("by") or "salt")
         head = _known(run.facts.get("template_prefix_tokens"), UNKNOWN_HEAD_TOKENS)
         if by == "nonce":
-            head += _known(run.facts.get("nonce_tokens"), UNKNOWN_NONCE_TOKENS)
+            head += _known(run.isolation.get("nonce_tokens"), UNKNOWN_NONCE_TOKENS)
         block = run.cache_probe.get("block_tokens")
         return cls(by, str(run.isolation.get("cold") or "session"), head, int(block) if block else None)
 

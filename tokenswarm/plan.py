@@ -164,10 +164,16 @@ class Plan:
             "input_tokens_exact": self.counter.exact,
             "input_tokens_note": self.counter.note,
             "cache_probe": None if self.cache is None else msgspec.to_builtins(self.cache),
-            "isolation": None if self.isolation is None else msgspec.to_builtins(self.isolation),
+            "isolation": self._isolation_told(),
             "template_prefix_tokens": self.counter.common_prefix,
             "notes": self.notes(),
         }
+
+    def _isolation_told(self) -> dict[str, Any] | None:
+        if self.isolation is None:
+            return None
+        nonce = {"nonce_tokens": self.counter.nonce_tokens} if self.isolation.by == "nonce" else {}
+        return {**msgspec.to_builtins(self.isolation), **nonce}
 
     def notes(self) -> list[str]:
         """What a reader must know about the prompts of this run."""
