@@ -133,6 +133,7 @@ class Scenario(Model):
     def to_dict(self) -> dict[str, Any]:
         """All keys with their values, as a scenario file would have them; never a secret, files relative to it."""
         content = self.model_dump(mode="json", exclude_none=True)
+        _name_no_columns(content["traffic"])
         if self._folder is not None:
             _make_relative(content, self._folder)
         return content
@@ -227,10 +228,20 @@ def json_schema() -> dict[str, Any]:
     }
 
 
+def _name_no_columns(traffic: list[dict[str, Any]]) -> None:
+    """``text_column: null`` is a choice, unlike other nulls: left out, it would stand for the default column."""
+    for item in traffic:
+        images = item.get("images", {})
+        for columns in (images.get("parquet"), images.get("hub")):
+            if columns is not None:
+                columns.setdefault("text_column", None)
+
+
 def _make_relative(content: dict[str, Any], folder: Path) -> None:
     places: list[tuple[dict[str, Any], tuple[str, ...]]] = [(content, path) for path in _FILES]
     for item in content["traffic"]:
         places += [(item, ("tools",)), (item, ("trajectories",))]
+        places += [(item, ("images", "folder")), (item, ("images", "parquet", "file"))]
         if isinstance(item.get("prompts"), dict):
             places.append((item["prompts"], ("file",)))
     for place, path in places:

@@ -12,6 +12,8 @@ from tokenswarm.yaml_source import Path, Problem, YamlSource
 _AMOUNTS = ("sessions", "requests", "duration_s")
 _GENERATED_ONLY = ("steps", "task_tokens", "argument_tokens", "tool_result_tokens")
 _SESSIONS_ONLY = ("warmup_sessions", "tail", "time_limit_s")
+_CHAT_API = {"agentic": "agents speak the chat API", "captioning": "pictures are sent through the chat API"}
+_TURNS = {"chat": 1, "captioning": 2, "agentic": 2}  # where they are left out; an agent's number is not known before
 
 
 def broken_rules(source: YamlSource) -> Iterator[Problem]:
@@ -20,7 +22,8 @@ def broken_rules(source: YamlSource) -> Iterator[Problem]:
     found: list[tuple[Path, str]] = [
         *_target(_mapping(data.get("target"))),
         *_traffic(_classes(data), _mapping(data.get("objectives"))),
-        *_agents(_classes(data), _mapping(data.get("target")).get("api")),
+        *_api(_classes(data), _mapping(data.get("target")).get("api")),
+        *_agents(_classes(data)),
         *_prefix_cache(data),
         *_interference(data, _classes(data)),
         *_closed(_mapping(_mapping(data.get("load")).get("closed")), _classes(data)),
@@ -47,7 +50,7 @@ def _target(target: dict[str, Any]) -> Iterator[tuple[Path, str]]:
 def _traffic(classes: list[dict[str, Any]], objectives: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     names: set[str] = set()
     for index, item in enumerate(classes):
-        name, objective, prompts = item.get("name", "chat"), item.get("objective"), item.get("prompts")
+        name, objective, prompts = item.get("name", _kind(item)), item.get("objective"), item.get("prompts")
         if isinstance(name, str):
             if name in names:
                 yield ("traffic", index, "name"), f"another class is named {name} too; each needs a name of its own"
@@ -62,14 +65,21 @@ def _traffic(classes: list[dict[str, Any]], objectives: dict[str, Any]) -> Itera
                 yield ("traffic", index, key), "prompts from a file keep their own turns and lengths; leave this out"
 
 
-def _agents(classes: list[dict[str, Any]], api: Any) -> Iterator[tuple[Path, str]]:
+def _kind(item: dict[str, Any]) -> str:
+    kind = item.get("kind", "chat")
+    return kind if isinstance(kind, str) else "chat"
+
+
+def _api(classes: list[dict[str, Any]], api: Any) -> Iterator[tuple[Path, str]]:
     for index, item in enumerate(classes):
-        if item.get("kind") != "agentic":
-            continue
+        if api == "completions" and _kind(item) in _CHAT_API:
+            yield ("traffic", index, "kind"), f"{_CHAT_API[_kind(item)]}; leave target.api out"
+
+
+def _agents(classes: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:
+    for index, item in enumerate(classes):
         place: Path = ("traffic", index)
-        if api == "completions":
-            yield (*place, "kind"), "agents speak the chat API; leave target.api out"
-        if item.get("trajectories") is None:
+        if _kind(item) != "agentic" or item.get("trajectories") is None:
             continue
         if item.get("mode") == "live":
             yield (*place, "trajectories"), "recorded jobs are for mode: replay; a live agent follows the model"
@@ -133,6 +143,6 @@ def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[t
 
 
 def _one_turn(item: dict[str, Any]) -> bool:
-    turns = item.get("turns", 1)
+    turns = item.get("turns", _TURNS.get(_kind(item), 1))
     several = isinstance(turns, int | float | dict) and turns not in (1, {"fixed": 1})
     return not several and not isinstance(item.get("prompts"), dict)

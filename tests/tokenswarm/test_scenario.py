@@ -114,8 +114,6 @@ def test_default_scenario():
     assert (chat.name, chat.prompts, chat.turns.mean) == ("chat", "words", 1)
     assert (chat.input_tokens.mean, chat.output_tokens.mean, chat.think_time_s.mean) == (512, 128, 0)
     assert (scenario.load, scenario.seed, scenario.target.url, scenario.target.model) == (None, 7, None, "auto")
-    with pytest.raises(ScenarioError, match="captioning is not supported yet; only chat, agentic are"):
-        default_scenario("captioning")
 
 
 def test_default_agent():
@@ -124,6 +122,35 @@ def test_default_agent():
     assert (agent.kind, agent.name, agent.mode, agent.tool_choice) == ("agentic", "agentic", "replay", "auto")
     assert (agent.system_prompt.tokens, agent.system_prompt.share, agent.system_prompt.pool) == (2000, 1, 1)
     assert (agent.exact_output, agent.first_tokens) == (True, 2000)
+
+
+def test_default_captioning():
+    """Without a file for captions: two questions about one made-up JPEG of 3,136 to 500,000 pixels, free running."""
+    (captions,) = default_scenario("captioning").traffic
+    assert (captions.kind, captions.name) == ("captioning", "captioning")
+    assert (captions.turns.mean, captions.images_per_session.mean) == (2, 1)
+    assert (captions.question_tokens.mean, captions.followup_tokens.mean, captions.output_tokens.mean) == (32, 24, 128)
+    made_up = captions.images.made_up
+    assert made_up is not None
+    assert (made_up.pixels.lowest, made_up.pixels.highest, made_up.format, made_up.quality) == (
+        3136,
+        500_000,
+        "jpeg",
+        85,
+    )
+    assert (made_up.distinct, captions.images.columns, captions.ignore_eos) == (None, None, True)
+
+
+def test_classes_without_a_name_are_named_by_their_kind():
+    """One class of each kind needs no names; each has its own keys, and captions of one turn are requests too."""
+    scenario = parse_scenario(
+        "traffic: [{}, {kind: agentic, steps: 1}, {kind: captioning}]\nload: {closed: {users: 1, sessions: 3}}\n"
+    )
+    assert [one.name for one in scenario.traffic] == ["chat", "agentic", "captioning"]
+    counted = parse_scenario("traffic: [{kind: captioning, turns: 1}]\nload: {closed: {users: 1, requests: 3}}\n")
+    assert counted.load is not None
+    assert counted.load.closed.sessions is not None
+    assert counted.load.closed.sessions.count(1) == 3
 
 
 def test_a_scenario_is_frozen():
@@ -210,6 +237,33 @@ def test_files_count_from_the_folder_of_the_scenario(tmp_path: Path):
     assert content["target"]["api_key_file"] == "key"
     assert content["target"]["tokenizer"] == "tok"
     assert content["target"]["tls"]["ca_file"] == "ca.pem"
+
+
+def test_pictures_count_from_the_folder_of_the_scenario_too(tmp_path: Path):
+    """Paths of pictures are relative in what is written down, which is a scenario again; no text column stays none."""
+    folder = tmp_path / "scenarios"
+    folder.mkdir()
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "rows.parquet").touch()
+    file = folder / "s.yaml"
+    file.write_text(
+        "traffic:\n"
+        "  - {kind: captioning, name: a, images: {folder: ../pictures}}\n"
+        "  - {kind: captioning, name: b, images: {parquet: {file: ../rows.parquet, text_column: null}}}\n"
+        "  - {kind: captioning, name: c, images: {parquet: {file: ../rows.parquet, image_column: x}}}\n"
+    )
+    scenario = load_scenario(file)
+    a, b, _ = scenario.traffic
+    assert a.images.folder == str((tmp_path / "pictures").resolve())
+    assert b.images.parquet.file == str((tmp_path / "rows.parquet").resolve())
+    written = [one["images"] for one in scenario.to_dict()["traffic"]]
+    assert written == [
+        {"folder": "../pictures"},
+        {"parquet": {"file": "../rows.parquet", "image_column": "images", "text_column": None}},
+        {"parquet": {"file": "../rows.parquet", "image_column": "x", "text_column": "conversation"}},
+    ]
+    again = parse_scenario(yaml.safe_dump(scenario.to_dict()), folder=folder)
+    assert (again.to_dict(), again.digest) == (scenario.to_dict(), scenario.digest)
 
 
 def test_a_tokenizer_name_that_is_no_folder_stays_a_name(tmp_path: Path):

@@ -30,6 +30,11 @@ def models(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         "PromptFile": "traffic[].prompts",
         "AgenticTraffic": "kind: agentic",
         "SystemPrompt": "traffic[].system_prompt",
+        "CaptioningTraffic": "kind: captioning",
+        "Images": "traffic[].images",
+        "SyntheticImages": "traffic[].images.synthetic",
+        "ParquetImages": "traffic[].images.parquet",
+        "HubImages": "traffic[].images.hub",
         "PrefixCacheTest": "prefix_cache",
         "Interference": "interference",
         "Load": "load",
@@ -111,15 +116,17 @@ def test_every_schema_field_has_a_description():
 
 
 def examples() -> list[str]:
-    agents = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
-    return re.findall(r"^```yaml\n(.*?)^```", REFERENCE + agents, re.MULTILINE | re.DOTALL)
+    texts = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("agents.md", "captioning.md")]
+    return re.findall(r"^```yaml\n(.*?)^```", "".join([REFERENCE, *texts]), re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("example", examples())
 def test_every_example_in_the_reference_loads(example, tmp_path):
-    """YAML blocks of the reference and of the page about agents are accepted as they stand."""
+    """YAML blocks of the reference and of the pages about agents and captions are accepted as they stand."""
     for name in ("my-prompts.jsonl", "my-tools.yaml", "my-jobs.jsonl", "jobs.jsonl"):
         (tmp_path / name).write_text('{"prompt": "hi"}\n')  # what is in them is looked at when a run begins
+    (tmp_path / "my-photos").mkdir()
+    (tmp_path / "my-questions.parquet").touch()
     assert parse_scenario(example, "docs", folder=tmp_path, check_env=False).traffic
 
 
@@ -160,6 +167,7 @@ def test_there_are_scenarios():
     names = {file.relative_to(ROOT / "scenarios").as_posix() for file in SCENARIOS}
     assert names >= {
         "agentic.yaml",
+        "captioning.yaml",
         "chat.yaml",
         "chat-sweep.yaml",
         "demo.yaml",

@@ -182,9 +182,12 @@ TOKENS = f"a whole number from 1 to 10000000 {DISTRIBUTION} is wanted"
          "(did you mean 'words'?)"),
         ("prompts: {flie: a}", "prompts.flie: unknown key (did you mean 'file'?)"),
         ("prompts: {file: no/such.jsonl}", "prompts.file: value no/such.jsonl: there is no file HERE/no/such.jsonl"),
-        ("kind: captioning", "kind: value captioning: this kind is not supported yet; only chat and agentic are"),
-        ("kind: chatt", "kind: value chatt: unknown kind; chat or agentic is wanted (did you mean 'chat'?)"),
-        ("kind: agent", "kind: value agent: unknown kind; chat or agentic is wanted (did you mean 'agentic'?)"),
+        ("kind: chatt", "kind: value chatt: unknown kind; one of chat, agentic, captioning is wanted "
+         "(did you mean 'chat'?)"),
+        ("kind: agent", "kind: value agent: unknown kind; one of chat, agentic, captioning is wanted "
+         "(did you mean 'agentic'?)"),
+        ("kind: images", "kind: value images: unknown kind; one of chat, agentic, captioning is wanted"),
+        ("images: {}", "images: a key of another kind; leave it out"),
         ("system_prompt: {tokens: 6000}", "system_prompt: value {tokens}: text of at most 500000 characters is wanted"),
         ("step_limit: 5", "step_limit: a key of another kind; leave it out"),
         ("objective: fast", "objective: value fast: no such objective; defined under objectives: interactive, batch"),
@@ -223,6 +226,50 @@ def test_one_wrong_value_of_an_agent(text, line, tmp_path: Path):
     """An agent has keys of its own, and each mistake in them is one line with the key's path."""
     expected = line.replace("HERE", str(tmp_path.resolve()))
     lines = problems(f"traffic:\n  - kind: agentic\n    {text}\n", folder=tmp_path)
+    assert [one for one in lines if "missing" not in one] == [f"s.yaml:3: traffic[0].{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("input_tokens: 4", "input_tokens: a key of another kind; leave it out"),
+        ("image: {}", "image: unknown key (did you mean 'images'?)"),
+        ("images:", "images: value (nothing): keys with values are wanted"),
+        ("images: 4", "images: value 4: keys with values are wanted"),
+        ("images: {foldr: pictures}", "images.foldr: unknown key (did you mean 'folder'?)"),
+        ("images: {folder: nowhere}", "images.folder: value nowhere: there is no folder HERE/nowhere"),
+        ("images: {folder: x.parquet}", "images.folder: value x.parquet: there is no folder HERE/x.parquet"),
+        ("images: {folder: pictures, synthetic: {}}",
+         "images: value {folder, synthetic}: synthetic and folder exclude each other; keep one"),
+        ("images: {parquet: x.parquet}", "images.parquet: value x.parquet: keys with values are wanted"),
+        ("images: {parquet: {fil: x.parquet}}", "images.parquet.fil: unknown key (did you mean 'file'?)"),
+        ("images: {parquet: {file: y.parquet}}",
+         "images.parquet.file: value y.parquet: there is no file or folder HERE/y.parquet"),
+        ("images: {hub: a/b}", "images.hub: value a/b: keys with values are wanted"),
+        ("images: {synthetic: {pixels: 63}}", "images.synthetic.pixels: value 63: a whole number from 64 to 16000000 "
+         f"{DISTRIBUTION} is wanted"),
+        ("images: {synthetic: {pixels: {uniform: [64, 16000001]}}}",
+         "images.synthetic.pixels: value {uniform}: every value must be a whole number from 64 to 16000000"),
+        ("images: {synthetic: {aspect: 17}}",
+         f"images.synthetic.aspect: value 17: a number from 0.0625 to 16 {DISTRIBUTION} is wanted"),
+        ("images: {synthetic: {format: jpg}}",
+         "images.synthetic.format: value jpg: one of jpeg, png, webp is wanted (did you mean 'jpeg'?)"),
+        ("images: {synthetic: {quality: 0}}",
+         "images.synthetic.quality: value 0: a whole number from 1 to 100 is wanted"),
+        ("images: {synthetic: {distinct: 0}}",
+         "images.synthetic.distinct: value 0: a whole number from 1 to 10000000 is wanted"),
+        ("images_per_session: 0",
+         f"images_per_session: value 0: a whole number from 1 to 100 {DISTRIBUTION} is wanted"),
+        ("question_tokens: 0", f"question_tokens: value 0: a whole number from 1 to 10000000 {DISTRIBUTION} is wanted"),
+        ("objective: fast", "objective: value fast: no such objective; defined under objectives: none"),
+    ],
+)  # fmt: skip
+def test_one_wrong_value_of_captioning(text, line, tmp_path: Path):
+    """Streams of captions have keys of their own, and each mistake in them is one line with the key's path."""
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "x.parquet").touch()
+    expected = line.replace("HERE", str(tmp_path.resolve()))
+    lines = problems(f"traffic:\n  - kind: captioning\n    {text}\n", folder=tmp_path)
     assert [one for one in lines if "missing" not in one] == [f"s.yaml:3: traffic[0].{expected}"]
 
 
@@ -297,6 +344,16 @@ def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
           "4: traffic[0].turns: prompts from a file keep their own turns and lengths; leave this out"]),
         ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - prompts: {file: s.yaml}",
          ["1: load.closed.requests: requests is for traffic whose sessions all have one turn; use sessions"]),
+        ("traffic: [{kind: captioning, name: chat}, {}]", ["1: traffic[1].name: another class is named chat too; "
+                                                           "each needs a name of its own"]),
+        ("traffic: [{kind: captioning}, {kind: chat}, {kind: captioning}]",
+         ["1: traffic[2].name: another class is named captioning too; each needs a name of its own"]),
+        ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - kind: captioning",
+         ["1: load.closed.requests: requests is for traffic whose sessions all have one turn; use sessions"]),
+        ("load: {closed: {users: 1, requests: 2}}\ntraffic:\n  - kind: agentic",
+         ["1: load.closed.requests: requests is for traffic whose sessions all have one turn; use sessions"]),
+        ("target: {api: completions}\ntraffic:\n  - kind: captioning",
+         ["3: traffic[0].kind: pictures are sent through the chat API; leave target.api out"]),
         ("target: {api: completions}\ntraffic:\n  - kind: agentic",
          ["3: traffic[0].kind: agents speak the chat API; leave target.api out"]),
         ("traffic:\n  - kind: agentic\n    trajectories: s.yaml\n    mode: live",
