@@ -12,7 +12,7 @@ from simulator.api_error import ApiError
 from simulator.chunks import Api
 from simulator.conversation import chat_ids, image_urls, tool_results
 from simulator.encoder import PlacedImage
-from simulator.pictures import Picture
+from simulator.picture import Picture
 from simulator.settings import Settings
 from simulator.tools import Choice, read_choice
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from simulator import tokenizer
 from simulator.api_error import ApiError
-from simulator.pictures import Picture
+from simulator.picture import Picture
 from simulator.settings import Settings
 from simulator.vision import Vision
 

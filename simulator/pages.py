@@ -11,7 +11,7 @@ from simulator.api_error import ApiError
 from simulator.engine import Engine
 from simulator.engine_log import EngineLog
 from simulator.metrics_text import Book
-from simulator.pictures import Picture
+from simulator.picture import Picture
 from simulator.processor import Processor
 from simulator.settings import Settings
 from simulator.truth import PAGE_ROWS, Truth

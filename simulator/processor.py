@@ -10,7 +10,8 @@ from collections.abc import Callable
 from simulator.api_error import ApiError
 from simulator.engine_log import EngineLog
 from simulator.mm_cache import MultimodalCache
-from simulator.pictures import Picture, PictureReader
+from simulator.picture import Picture
+from simulator.picture_reader import PictureReader
 from simulator.truth import Row
 from simulator.vision import Vision
 
@@ -23,6 +24,10 @@ class Processor:
         self._vision = vision
         self._reader = PictureReader(vision)
         self._log = log
+
+    async def start(self) -> None:
+        """Before the first image."""
+        await self._reader.start()
 
     def read(self, urls: list[str], then: Callable[[list[Picture] | ApiError], None]) -> None:
         """Calls ``then`` with the pictures or what is wrong with them: later, but at once where there are none."""

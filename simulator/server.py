@@ -18,7 +18,7 @@ from simulator.engine_log import EngineLog
 from simulator.faults import Fault, FaultPlan, Kind
 from simulator.metrics_text import Book
 from simulator.pages import Pages
-from simulator.pictures import Picture
+from simulator.picture import Picture
 from simulator.processor import Processor
 from simulator.replies import Replies
 from simulator.settings import Settings
@@ -73,6 +73,8 @@ class Server:
         """Listens; returns the port, which the system chooses when 0 is asked for."""
         loop = asyncio.get_running_loop()
         self._timer = DeadlineTimer(loop, self._tick)
+        if self.settings.vision is not None:
+            await self._processor.start()
         self._listener = await loop.create_server(
             lambda: Connection(self._accept, self._handle, self._gone), host, port, backlog=4096
         )
