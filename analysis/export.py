@@ -18,8 +18,8 @@ from analysis.notes import BASIS_TEXT
 from analysis.objectives import ClassVerdict, Verdict
 from analysis.outcome import NameRow, Outcome
 from analysis.request_figures import LATENCIES
+from analysis.scaling import scaling_rows
 from analysis.steps import ContextRow, StepRow
-from analysis.tables import scaling_rows
 
 FORMAT = 1
 _SAMPLED = (*LATENCIES, "job")  # whose quantiles have intervals

@@ -13,13 +13,27 @@ from tokenswarm.schedule import Arms, level_labels
 
 
 def level_names(run: Run) -> dict[int, str]:
-    """Names by number of the level, of all levels that were planned or have requests."""
+    """Names by number of the level, of all levels that were planned or have requests: as the plan has them, else from
+    users and arms."""
     arms = level_arms(run)
     users: dict[int, Any] = {level: rows["concurrency"].max() for level, rows in _levels(run)}
     users |= {level["level"]: level.get("concurrency") for level in run.planned_levels if "level" in level}
     known = sorted(users)
     names = [f"c={_whole(users[level])} {arms.get(level, '')}".strip() for level in known]
-    return dict(zip(known, level_labels(names), strict=True))
+    planned = {
+        level["level"]: str(level["label"]) for level in run.planned_levels if "level" in level and level.get("label")
+    }
+    return dict(zip(known, level_labels(names), strict=True)) | planned
+
+
+def level_classes(run: Run) -> dict[int, tuple[str, ...]]:
+    """The classes that have users in each level, where the plan gives every class its own number of them."""
+    users = {level["level"]: level.get("users_by_class") for level in run.planned_levels if "level" in level}
+    return {
+        level: tuple(sorted(str(name) for name, count in of_class.items() if count))
+        for level, of_class in users.items()
+        if isinstance(of_class, dict)
+    }
 
 
 def level_arms(run: Run) -> dict[int, str]:

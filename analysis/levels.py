@@ -13,7 +13,7 @@ from analysis.cache_verdict import CacheJudge, LevelCache
 from analysis.eligible import eligible_tokens
 from analysis.figures import BLANK, Figure, Mark, number, ratio
 from analysis.jobs import LevelJobs, jobs_of, level_jobs
-from analysis.level_names import level_arms, level_names
+from analysis.level_names import level_arms, level_classes, level_names
 from analysis.level_state import Basis, basis_of, state_of
 from analysis.request_figures import gap_figures, latencies, peak_figure, sizes
 from analysis.run_folder import Run
@@ -32,6 +32,7 @@ class LevelRow:
     traffic: str | None = None  # None: all classes together
     label: str = ""  # "c=8", "c=8 cold #2"; empty where there are no levels
     arms: str = ""  # of a prefix-cache test: paired, cold or warm
+    only: tuple[str, ...] = ()  # the classes that have users, where the level says so
     state: str = "unknown"  # complete, partial, timeout, interrupted, free-running or unknown
     reason: str = ""
     basis: Basis | None = None
@@ -62,6 +63,11 @@ class LevelRow:
         return users if self.level is None else self.name.removeprefix("c=")
 
     @property
+    def load(self) -> tuple[str, tuple[str, ...]]:
+        """Equal for levels that differ in the number of users alone."""
+        return self.arms, self.only
+
+    @property
     def complete(self) -> bool:
         """False where the level is known to have ended early; an unknown end is not held against it."""
         return self.state in ("complete", "free-running", "unknown")
@@ -84,19 +90,19 @@ def level_rows(
     ``eligible``: those of ``eligible.eligible_tokens``, where they have been worked out already.
     """
     pooled, by_class = [], []
-    names, arms = level_names(run), level_arms(run)
+    names, arms, classes = level_names(run), level_arms(run), level_classes(run)
     judge, jobs = CacheJudge(run, eligible_tokens(run) if eligible is None else eligible), jobs_of(run)
     for level, rows in levels_of(run.requests):
         row = _identity(run, level, rows)
         if level is not None:
-            row.label, row.arms = names[level], arms.get(level, "")
+            row.label, row.arms, row.only = names[level], arms.get(level, ""), classes.get(level, ())
         scope = _Scope(run, level, rows, row, failures_infinite, judge, _at(jobs, level))
         pooled.append(scope.row_for(None))
-        classes = sorted(rows["traffic"].dropna().unique())
-        if len(classes) == 1:
-            by_class.append(replace(pooled[-1], traffic=str(classes[0])))
+        played = sorted(str(name) for name in rows["traffic"].dropna().unique())
+        if len(played) == 1:
+            by_class.append(replace(pooled[-1], traffic=played[0]))
         else:
-            by_class.extend(scope.row_for(str(name)) for name in classes)
+            by_class.extend(scope.row_for(name) for name in played)
     return pooled, by_class
 
 

@@ -8,6 +8,7 @@ from analysis.columns import NAMES, SHOWN, Column, cells, number_text, texts_of
 from analysis.figures import Figure, ratio
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow, Outcome, WarmupRow
+from analysis.scaling import ScalingRow, scaling_levels, scaling_rows
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Phase
 
@@ -30,35 +31,6 @@ class TextTable:
     left: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True)
-class ScalingRow:
-    """Throughput of a level over that of the base, and that ratio over the ratio of their concurrencies."""
-
-    concurrency: int | None
-    output_tok_s: float | None
-    throughput_ratio: float | None
-    efficiency: float | None
-    label: str = ""  # of the level
-
-
-def scaling_rows(rows: list[LevelRow]) -> list[ScalingRow]:
-    """Relative to :func:`scaling_base`; blank where a throughput is unknown."""
-    base = scaling_base(rows)
-    base_rate = base.figure("output_tok_s").value if base else None
-    scaled = []
-    for row in rows:
-        rate = row.figure("output_tok_s").value
-        throughput = ratio(rate, base_rate)
-        users = ratio(row.concurrency, base.concurrency if base else None)
-        scaled.append(ScalingRow(row.concurrency, rate, throughput, ratio(throughput, users), row.name))
-    return scaled
-
-
-def scaling_base(rows: list[LevelRow]) -> LevelRow | None:
-    """The first level that has a throughput."""
-    return next((row for row in rows if row.figure("output_tok_s").value), None)
-
-
 def level_tables(outcome: Outcome, *, by_class: bool = False) -> list[TextTable]:
     """The levels (or the names of another locustfile) and what did not succeed in them."""
     if outcome.names:
@@ -74,9 +46,9 @@ def further_tables(outcome: Outcome, *, by_class: bool = False) -> list[TextTabl
     """Scaling and warm-up, always of all classes together; each only where it has figures."""
     scope = "all classes together, " if by_class else ""
     tables = []
-    base = scaling_base(outcome.levels)
-    if len(outcome.levels) > 1 and base is not None:
-        tables.append(_scaling_table(outcome.levels, f"Scaling ({scope}relative to {base.name})"))
+    scaled = scaling_levels(outcome.levels)
+    if scaled:
+        tables.append(_scaling_table(scaled, scaling_rows(outcome.levels), scope))
     if any(row.ttft_mean_s.value is not None or row.failed for row in outcome.warmup):
         tables.append(_warmup_table(outcome, f"Warm-up ({scope}not in the levels)"))
     return tables
@@ -128,19 +100,26 @@ def _trouble_table(rows: list[LevelRow], by_class: bool) -> TextTable:
     return TextTable("trouble", "Not a full success", header, body, fixed=2 if by_class else 1, left=left)
 
 
-def _scaling_table(levels: list[LevelRow], title: str) -> TextTable:
-    rows = scaling_rows(levels)
-    rates = texts_of([Figure(row.output_tok_s) for row in rows], 1)
+def _scaling_table(levels: list[LevelRow], scaled: list[ScalingRow], scope: str) -> TextTable:
+    """Where there are several bases, each row names its own."""
+    by_name = {row.label: row for row in scaled}
+    rows = [by_name[level.name] for level in levels]
+    bases = list(dict.fromkeys(row.base for row in rows if row.base))
+    several = len(bases) > 1
+    header = ["c", *(["relative to"] if several else []), "output tok/s", "ratio", "efficiency"]
     body = [
         [
             level.short_name + (CONTAMINATED if level.contaminated else ""),
+            *([row.base] if several else []),
             rate,
             "" if row.throughput_ratio is None else f"{row.throughput_ratio:.2f}x",
             "" if row.efficiency is None else f"{row.efficiency:.0%}",
         ]
-        for level, row, rate in zip(levels, rows, rates, strict=True)
+        for level, row, rate in zip(levels, rows, texts_of([Figure(row.output_tok_s) for row in rows], 1), strict=True)
     ]
-    return TextTable("scaling", title, ["c", "output tok/s", "ratio", "efficiency"], body)
+    relative = "levels of the same kind" if several else f"relative to {bases[0]}"
+    left = frozenset({1}) if several else frozenset[int]()
+    return TextTable("scaling", f"Scaling ({scope}{relative})", header, body, left=left)
 
 
 def _warmup_table(outcome: Outcome, title: str) -> TextTable:

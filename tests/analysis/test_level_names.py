@@ -43,11 +43,11 @@ def test_run(tmp_path: Path) -> Path:
 
 
 def test_tables_show_the_arms(table: Any, test_run: Path) -> None:
-    """Levels, scaling and warm-up tell equal levels apart; a level that was never reached is named like the others."""
+    """Levels and warm-up tell equal levels apart; a level that was never reached is named like the others."""
     shown = table(test_run, "--width", "100").out
     for name in ("8 paired", "8 cold", "8 warm", "8 warm #2"):
-        assert sum(line.strip().startswith((f"{name}  ", f"{name}! ")) for line in shown.splitlines()) >= 3, name
-    assert "Scaling (relative to c=8 paired)" in shown
+        assert sum(line.strip().startswith((f"{name}  ", f"{name}! ")) for line in shown.splitlines()) >= 2, name
+    assert "Scaling" not in shown  # nothing here differs in the number of users alone
     assert "c=8 warm #2: timeout: limit of 60 s" in shown
     assert "8 warm #2!" in shown
     assert "planned but without any request: c=8 cold #2" in shown

@@ -125,7 +125,8 @@ def test_scaling_begins_at_the_first_level_with_a_throughput(table: Any, small: 
     for name in ("output_tok_s", "steady_tok_s", "peak_tok_s", "per_request_tok_s"):
         assert dead["figures"][name]["value"] is None, name
     assert document["scaling"][0] == {
-        "concurrency": 1, "label": "c=1", "output_tok_s": None, "throughput_ratio": None, "efficiency": None,
+        "concurrency": 1, "label": "c=1", "base": "c=2",
+        "output_tok_s": None, "throughput_ratio": None, "efficiency": None,
     }  # fmt: skip
     assert (document["scaling"][1]["throughput_ratio"], document["scaling"][1]["efficiency"]) == (1.0, 1.0)
     shown = table(small, "--width", "160").out
@@ -137,7 +138,7 @@ def test_scaling_of_a_published_sweep() -> None:
     """The published throughputs of 21.0 to 155.6 tok/s give the published efficiencies within a point."""
     from analysis.figures import Figure
     from analysis.levels import LevelRow
-    from analysis.tables import scaling_rows
+    from analysis.scaling import scaling_rows
 
     throughput = {1: 21.0, 2: 31.5, 4: 51.5, 8: 70.2, 16: 115.8, 32: 155.6}
     published = {2: 75, 4: 62, 8: 42, 16: 34, 32: 23}
