@@ -154,6 +154,10 @@ class Casting:
         level = self._text_level(ticket)
         return _Role(self.class_of(ticket, number), number, level, (level, ticket.phase, number))
 
+    def traffic_of(self, ticket: Ticket) -> AnyTraffic:
+        """The class of the session that a ticket names."""
+        return self.traffic[self._role(ticket).place]
+
     def class_of(self, ticket: Ticket, number: int) -> int:
         """Index of the class that the session with this ``number`` is of."""
         quotas = () if ticket.level is None else ticket.level.quotas

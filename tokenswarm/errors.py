@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+BAD_INPUT = 2  # exit code
+
 
 class ErrorKind(StrEnum):
     """The closed list of ways in which one request fails."""

@@ -16,7 +16,11 @@ class Gallery:
         """Starts the process that makes the pictures. Raises ``InputError`` where it cannot."""
         self._casting = casting
         self._store = ImageStore([source.images for source in casting.image_sources])
-        self._store.wait_ready()
+        try:
+            self._store.wait_ready()
+        except BaseException:  # nobody would close it
+            self._store.close()
+            raise
 
     def expect(self, tickets: Iterable[Ticket]) -> None:
         """These tickets will be taken soon."""

@@ -57,6 +57,7 @@ class Gate:
         self.orders = 0  # obeyed so far
         self.on_change: Callable[[], None] = lambda: None  # users wait, or sessions have ended
         self.on_expect: Callable[[Sequence[Ticket]], None] | None = None  # these tickets will be taken soon
+        self.on_forget: Callable[[], None] = lambda: None  # those that were told will not be taken
         self._foreseen: deque[int] = deque()  # own numbers, told and not yet taken
 
     # the controller's orders --------------------------------------------------------
@@ -79,7 +80,7 @@ class Gate:
         if self._endless is None or self._endless[0] is not chosen:
             self._seats = Seats(self._worker_index, quotas) if quotas else None
         if self._endless != (chosen, phase):
-            self._foreseen.clear()  # they were told for another level or phase
+            self._forget()  # they were told for another level or phase
         self._endless = (chosen, phase)
         self._wake(len(self._waiting))
 
@@ -87,6 +88,8 @@ class Gate:
         """No new sessions. With ``late_is_drain`` what ends from now on no longer counts as measured."""
         self._endless = None
         self._granted.clear()
+        self._foreseen.clear()
+        self.on_forget()
         if late_is_drain:
             self._late_after_s = perf_counter()
         self.on_change()
@@ -138,6 +141,12 @@ class Gate:
     def _expect(self, level: Level | None, phase: Phase, numbers: Iterable[int]) -> None:
         if self.on_expect is not None:
             self.on_expect([Ticket(level, phase, number, 0.0) for number in numbers])
+
+    def _forget(self) -> None:
+        """Own sessions that were told and will not be played; where there are some, no granted ones wait."""
+        if self._foreseen:
+            self._foreseen.clear()
+            self.on_forget()
 
     def _wait(self) -> None:
         turn: gevent.event.AsyncResult[None] = gevent.event.AsyncResult()

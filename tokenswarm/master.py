@@ -20,7 +20,7 @@ from locust import LoadTestShape
 
 from tokenswarm import progress
 from tokenswarm.controller import Controller
-from tokenswarm.errors import TokenswarmError
+from tokenswarm.errors import BAD_INPUT, TokenswarmError
 from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.levels import planned_levels
 from tokenswarm.plan import Plan
@@ -84,6 +84,7 @@ class RunMaster:
         self._free = LevelFacts()
         self._engine: EngineSampler | None = None
         self._progress: gevent.Greenlet | None = None
+        self._unable: list[str] = []  # why workers cannot take part in the run
         self._ending = gevent.lock.RLock()
         self.table_text = ""
         for message, handler in self._handlers().items():
@@ -99,6 +100,7 @@ class RunMaster:
             "ts_rows": self._on_rows,
             "ts_report": self._on_report,
             "ts_stopped": self._on_stopped,
+            "ts_unable": self._on_unable,
         }
 
     def _send(self, message: str, data: dict[str, Any], worker: str) -> None:
@@ -160,12 +162,20 @@ class RunMaster:
         if msg.data["run"] == self._run:
             self._stopped.add(self._name(msg.node_id))
 
+    def _on_unable(self, environment: Any, msg: Any, **_: Any) -> None:
+        """A worker cannot take part: without it this would not be the load that was asked for."""
+        if msg.data["run"] != self._run:
+            return
+        log.error("%s", msg.data["problem"])
+        self._unable.append(msg.data["problem"])
+        gevent.spawn(self._runner.quit if environment.parsed_options.headless else self._runner.stop)
+
     # a run --------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A new run folder, a new controller; every worker is told."""
         self._run = uuid4().hex
-        self._stopped, self._written = set(), {}
+        self._stopped, self._written, self._unable = set(), {}, []
         self._free = LevelFacts()
         try:
             plan = self._plan = self._planner.plan(self._environment.host).for_run(self._run)
@@ -244,7 +254,7 @@ class RunMaster:
                 self._end(self.folder, collect)
 
     def _end(self, folder: RunFolder, collect: Callable[[], None]) -> None:
-        complete = self.controller is None or self.controller.finished
+        complete = not self._unable and (self.controller is None or self.controller.finished)
         if self.controller is not None:
             self.controller.interrupt("the run was stopped")
         self._collect(collect)
@@ -261,7 +271,7 @@ class RunMaster:
             {
                 "state": "finished" if complete else "stopped",
                 "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-                "reasons": [] if complete else ["stopped before all levels were done"],
+                "reasons": self._unable or ([] if complete else ["stopped before all levels were done"]),
                 "notes": [self._engine.note] if self._engine is not None and self._engine.note else [],
             },
         )
@@ -270,6 +280,8 @@ class RunMaster:
         if self._progress is not None:
             self._progress.kill(block=False)
         self._analyse(folder.path)
+        if self._unable:
+            self.exit_code = BAD_INPUT
 
     def _collect(self, collect: Callable[[], None]) -> None:
         if self._alone:
@@ -314,7 +326,8 @@ class RunMaster:
     def _analyse(self, path: Path) -> None:
         if not self._table:
             return
-        asked = {"prefix-cache": self._planner.scenario.prefix_cache}
+        scenario = self._planner.scenario
+        asked = {"prefix-cache": scenario.prefix_cache, "interference": scenario.interference}
         verdict = analysed(path, [question for question, wanted in asked.items() if wanted is not None])
         self.exit_code, self.table_text = verdict.exit_code, verdict.text
         if not self._environment.parsed_options.headless:

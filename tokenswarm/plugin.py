@@ -20,7 +20,7 @@ import locust.stats
 from locust import events
 from locust.runners import MasterRunner, WorkerRunner
 
-from tokenswarm.errors import InputError, TokenswarmError
+from tokenswarm.errors import BAD_INPUT, InputError, TokenswarmError
 from tokenswarm.master import RunMaster
 from tokenswarm.planner import Planner
 from tokenswarm.rundir import require_results_folder
@@ -31,7 +31,6 @@ from tokenswarm.worker import LoadWorker
 log = logging.getLogger(__name__)
 
 SPARE_FILES = 64  # open files a process needs beside one connection a user
-BAD_INPUT = 2
 PARENT_INTERVAL_S = 0.5
 
 

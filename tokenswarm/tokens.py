@@ -143,8 +143,10 @@ def behind_nonce(nonce: str, prompt: str | list[dict[str, Any]]) -> str | list[d
 
 
 def messages_behind(nonce: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The conversation with ``nonce`` at its very head."""
-    return [{**messages[0], "content": f"{nonce}{messages[0]['content']}"}, *messages[1:]]
+    """The conversation with ``nonce`` at its very head: before the pictures, where the first message has some."""
+    content = messages[0]["content"]
+    text_first = [{"type": "text", "text": nonce}, *content] if isinstance(content, list) else f"{nonce}{content}"
+    return [{**messages[0], "content": text_first}, *messages[1:]]
 
 
 def _one_of(items: list[Item], rng: Random) -> Item:

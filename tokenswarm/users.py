@@ -10,7 +10,8 @@ from locust import User, constant, task
 
 from tokenswarm.arms import pair_of
 from tokenswarm.client import Exchange, StreamingClient
-from tokenswarm.failures import error_group
+from tokenswarm.errors import ErrorKind, InputError
+from tokenswarm.failures import error_group, sample
 from tokenswarm.gate import Facts, Gate, SessionCut, completion_facts
 from tokenswarm.records import RequestRecord
 from tokenswarm.schedule import Ticket
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tokenswarm.plan import Plan
     from tokenswarm.recorder import LocustStatistics, Recorder
 
+
+FAILURE_PAUSE_S = 1.0  # after a session without pictures: where none can be had, rows must not come by the thousand
 
 _UNHEARD = Heard()  # a request that failed has no answer
 
@@ -100,17 +103,35 @@ class ScenarioUser(User):  # type: ignore[misc]
         facts: list[Facts] = []
         played = False
         try:
-            self._session(ticket, facts)
+            self._play(ticket, facts)
             played = True
         except SessionCut:
             pass
         finally:
             gate.done(ticket, facts, played=played)
 
-    def _session(self, ticket: Ticket, facts: list[Facts]) -> None:
-        plan = self.instrument.plan
+    def _play(self, ticket: Ticket, facts: list[Facts]) -> None:
         gallery = self.instrument.gallery
-        pictures = None if gallery is None else gallery.take(ticket)
+        try:
+            pictures = None if gallery is None else gallery.take(ticket)
+        except InputError as error:
+            self._give_up(str(error), ticket, facts)
+        else:
+            self._session(ticket, pictures, facts)
+
+    def _give_up(self, problem: str, ticket: Ticket, facts: list[Facts]) -> None:
+        """A session that has no pictures is one failed request, and not the server's fault."""
+        plan, now_s = self.instrument.plan, perf_counter()
+        exchange = Exchange(sent_s=now_s, finished_s=now_s, error_kind=ErrorKind.CLIENT, error=sample(problem, []))
+        traffic, arm, pair = plan.casting.traffic_of(ticket), plan.arm(ticket), pair_of(ticket)
+        record = self.instrument.record(
+            ticket, exchange, traffic.name, user=self.number, arm=arm, pair=pair, scheduled_s=ticket.taken_s
+        )
+        self._leave(record, exchange, ticket, facts)
+        gevent.sleep(FAILURE_PAUSE_S)
+
+    def _session(self, ticket: Ticket, pictures: Served | None, facts: list[Facts]) -> None:
+        plan = self.instrument.plan
         traffic, session = plan.casting.session(ticket, pictures)
         arm, pair = plan.arm(ticket), pair_of(ticket)
         due_s = ticket.taken_s

@@ -13,6 +13,7 @@ from typing import Any
 import gevent
 import gevent.event
 
+from tokenswarm.errors import InputError
 from tokenswarm.gallery import Gallery
 from tokenswarm.gate import Gate
 from tokenswarm.plan import Plan
@@ -84,14 +85,19 @@ class LoadWorker:
         data = msg.data
         if self._instrument is not None and self._instrument.run == data["run"]:
             return
-        self.begin(Plan.from_message(data["plan"]), data["worker"], data["index"], data["run"])
+        try:
+            self.begin(Plan.from_message(data["plan"]), data["worker"], data["index"], data["run"])
+        except InputError as error:  # the pictures are not on this machine, or not any more
+            self._instrument = None
+            self._runner.send_message("ts_unable", {"run": data["run"], "problem": f"{data['worker']}: {error}"})
 
     def begin(self, plan: Plan, worker: str, index: int, run: str) -> None:
         """Set up everything a user needs for one run, and let the users in."""
         gate = Gate(plan.levels, index)
         gate.on_change = self._dirty.set
         gallery = Gallery(plan.casting) if plan.casting.image_sources else None
-        gate.on_expect = None if gallery is None else gallery.expect
+        if gallery is not None:
+            gate.on_expect, gate.on_forget = gallery.expect, gallery.forget
         recorder = Recorder(worker, self._sink, time.time() - perf_counter())
         recorder.start()
         statistics = LocustStatistics(self._environment)
@@ -124,8 +130,6 @@ class LoadWorker:
 
     def _on_close(self, environment: Any, msg: Any, **_: Any) -> None:
         self._obey(msg).close(late_is_drain=msg.data["late_is_drain"])
-        if self._instrument is not None and self._instrument.gallery is not None:
-            self._instrument.gallery.forget()
 
     def _on_cut(self, environment: Any, msg: Any, **_: Any) -> None:
         self._obey(msg).cut()
