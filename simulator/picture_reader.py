@@ -86,14 +86,27 @@ class _Reading:
 
 
 class PictureReader:
-    """As many processes as the machine has processors to spare, four at the most; none for a model without vision."""
+    """As many processes as the machine has processors to spare, four at the most, from the first image on."""
 
     def __init__(self, vision: Vision) -> None:
         self._vision = vision
         self._children: list[_Child] = []
+        self._started: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Starts the processes, without waiting until they are ready."""
+    def read(self, urls: Sequence[str], then: Then) -> None:
+        """Calls ``then`` in the event loop with the pictures, or with the first thing that was wrong."""
+        if self._started is None:
+            self._started = asyncio.get_running_loop().create_task(self._start())
+        self._started.add_done_callback(partial(self._ask, urls, then))
+
+    def close(self) -> None:
+        """Ends the processes."""
+        if self._started is not None:
+            self._started.cancel()
+        for child in self._children:
+            child.close()
+
+    async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         command = [sys.executable, "-m", "simulator.decoder", msgspec.json.encode(self._vision).decode()]
         for _ in range(max(1, min(4, (os.cpu_count() or 2) - 1))):
@@ -103,14 +116,13 @@ class PictureReader:
             _, child = await loop.create_unix_connection(partial(_Child, process), sock=ours)
             self._children.append(child)
 
-    def read(self, urls: Sequence[str], then: Then) -> None:
-        """Calls ``then`` in the event loop with the pictures, or with the first thing that was wrong."""
+    def _ask(self, urls: Sequence[str], then: Then, started: asyncio.Task[None]) -> None:
+        if started.cancelled():
+            return
+        if (error := started.exception()) is not None:
+            then(ApiError(500, f"The process that decodes images cannot be started: {error}", "InternalServerError"))
+            return
         reading = _Reading(len(urls), then)
         for place, url in enumerate(urls):
             child = min(self._children, key=lambda one: len(one.asked))
             child.ask(url.encode(errors="replace"), partial(reading.take, place))
-
-    def close(self) -> None:
-        """Ends the processes."""
-        for child in self._children:
-            child.close()

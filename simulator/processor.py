@@ -25,10 +25,6 @@ class Processor:
         self._reader = PictureReader(vision)
         self._log = log
 
-    async def start(self) -> None:
-        """Before the first image."""
-        await self._reader.start()
-
     def read(self, urls: list[str], then: Callable[[list[Picture] | ApiError], None]) -> None:
         """Calls ``then`` with the pictures or what is wrong with them: later, but at once where there are none."""
         if urls:

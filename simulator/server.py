@@ -73,8 +73,6 @@ class Server:
         """Listens; returns the port, which the system chooses when 0 is asked for."""
         loop = asyncio.get_running_loop()
         self._timer = DeadlineTimer(loop, self._tick)
-        if self.settings.vision is not None:
-            await self._processor.start()
         self._listener = await loop.create_server(
             lambda: Connection(self._accept, self._handle, self._gone), host, port, backlog=4096
         )

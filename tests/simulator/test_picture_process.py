@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="ne
 
 
 def decoders(simulator: Simulator) -> list[int]:
-    """Process ids of the server's children."""
+    """Process ids of the server's children, which there are from the first image on."""
     pid = simulator.process.pid
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -46,12 +46,14 @@ def test_others_get_their_tokens_while_an_image_is_decoded(start: Callable[..., 
     """With the decoding stopped for good, chats are served and the one with an image waits; it goes on with it."""
     body = about([image_part(data_url(drawing(1)))])
     with start(*VISION) as simulator:
+        assert decoders(simulator) == []
+        assert simulator.call("POST", CHAT, about([image_part(data_url(drawing(2)))]))[0] == 200
         for pid in decoders(simulator):
             os.kill(pid, signal.SIGSTOP)
         answers: list[int] = []
         asking = threading.Thread(target=lambda: answers.append(simulator.call("POST", CHAT, body)[0]))
         asking.start()
-        assert wait_until(lambda: bool(simulator.truth()))
+        assert wait_until(lambda: len(simulator.truth()) == 2)
         for _ in range(5):
             assert simulator.call("POST", CHAT, about([text_part("hello")], 20))[0] == 200
         assert answers == []
@@ -59,7 +61,7 @@ def test_others_get_their_tokens_while_an_image_is_decoded(start: Callable[..., 
             os.kill(pid, signal.SIGCONT)
         asking.join(10)
         assert answers == [200]
-        first, *chats = simulator.truth()
+        _, first, *chats = simulator.truth()
     assert all(chat["finished_s"] < first["first_token_s"] for chat in chats)
     assert first["decoding_s"] > chats[-1]["finished_s"] - chats[0]["arrival_s"]
     assert first["queue_wait_s"] < 0.5, "waiting for the picture is no waiting in the engine's queue"
@@ -68,6 +70,8 @@ def test_others_get_their_tokens_while_an_image_is_decoded(start: Callable[..., 
 def test_without_its_decoder_a_server_still_answers(start: Callable[..., Any]) -> None:
     """500 for images, those in work included, and text as before."""
     with start(*VISION) as simulator:
+        assert decoders(simulator) == []
+        assert simulator.call("POST", CHAT, about([image_part(data_url(drawing(2)))]))[0] == 200
         (pid, *others) = decoders(simulator)
         for one in (pid, *others):
             os.kill(one, signal.SIGKILL)
@@ -79,12 +83,12 @@ def test_without_its_decoder_a_server_still_answers(start: Callable[..., Any]) -
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_decoder_ends_with_its_server(start: Callable[..., Any], number: signal.Signals) -> None:
-    """However the server ends; a model without vision has none."""
+    """However the server ends."""
     with start(*VISION) as simulator:
+        assert decoders(simulator) == []
+        assert simulator.call("POST", CHAT, about([image_part(data_url(drawing(2)))]))[0] == 200
         found = decoders(simulator)
         assert found
         os.kill(simulator.process.pid, number)
         simulator.process.wait(10)
         assert wait_until(lambda: not any(map(runs, found)))
-    with start() as simulator:
-        assert decoders(simulator) == []
