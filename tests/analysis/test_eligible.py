@@ -93,7 +93,9 @@ def test_a_cold_request_finds_nothing(tmp_path: Path) -> None:
     rows = [request("c", 0, 600, arm="cold"), request("c", 10, 900, 650, turn=1, arm="cold")]
     salted = figures(tmp_path / "salt", *rows, isolation={"by": "salt", "cold": "request"}, **PAGED)
     assert salted == [(0, 0, 0), (0, 0, 0)]
-    nonced = figures(tmp_path / "nonce", *rows, isolation={"by": "nonce", "cold": "request"}, nonce_tokens=14, **PAGED)
+    nonced = figures(
+        tmp_path / "nonce", *rows, isolation={"by": "nonce", "cold": "request", "nonce_tokens": 14}, **PAGED
+    )
     assert nonced == [(0, 0, 32), (0, 0, 32)]  # 10 + 14 + 16 tokens hold 2 blocks
 
 
