@@ -27,21 +27,22 @@ def _ms(key: str, title: str) -> Column:
     return Column(key, key.removesuffix("_ms") + "_s", title, 0, 1000.0)
 
 
-def _plain(key: str, title: str, decimals: int) -> Column:
+def plain(key: str, title: str, decimals: int) -> Column:
+    """Of a figure with the same name and unit as the column."""
     return Column(key, key, title, decimals)
 
 
-_OUTPUT = _plain("output_tok_s", "output tok/s", 1)
-_STEADY = _plain("steady_tok_s", "steady tok/s", 1)
-_PEAK = _plain("peak_tok_s", "peak tok/s", 0)
+_OUTPUT = plain("output_tok_s", "output tok/s", 1)
+_STEADY = plain("steady_tok_s", "steady tok/s", 1)
+_PEAK = plain("peak_tok_s", "peak tok/s", 0)
 _TTFT = {label: _ms(f"ttft_{label}_ms", f"TTFT {label} ms") for label in ("p50", "p90", "p95", "p99")}
 _TPOT = {label: _ms(f"tpot_{label}_ms", f"TPOT {label} ms") for label in ("p50", "p90", "p95", "p99")}
-_E2E = {label: _plain(f"e2e_{label}_s", f"E2E {label} s", 1) for label in ("p50", "p90", "p95", "p99")}
+_E2E = {label: plain(f"e2e_{label}_s", f"E2E {label} s", 1) for label in ("p50", "p90", "p95", "p99")}
 _REST = (
-    _plain("per_request_tok_s", "tok/s per request", 1),
+    plain("per_request_tok_s", "tok/s per request", 1),
     _ms("ttft_mean_ms", "TTFT mean ms"),
-    _plain("tokens", "tokens", 0),
-    _plain("wall_s", "wall s", 1),
+    plain("tokens", "tokens", 0),
+    plain("wall_s", "wall s", 1),
 )
 
 # What a person reads. The counts stand before them and `ok` after them.
@@ -49,6 +50,22 @@ SHOWN: tuple[Column, ...] = (
     _OUTPUT, _STEADY, _PEAK, _TTFT["p50"], _TTFT["p95"], _TTFT["p99"], _TPOT["p50"], _TPOT["p95"], _E2E["p50"],
     _E2E["p95"], *_REST,
 )  # fmt: skip
+
+# Of captioning traffic.
+CAPTIONS: tuple[Column, ...] = (
+    plain("images_per_s", "images/s", 1),
+    plain("captions_per_h", "captions per hour", 0),
+    plain("prompt_tok_s", "prompt tok/s", 1),
+    _ms("ttft_first_p50_ms", "1st TTFT p50 ms"),
+    _ms("ttft_first_p95_ms", "1st TTFT p95 ms"),
+    _ms("ttft_second_p50_ms", "2nd TTFT p50 ms"),
+    _ms("ttft_second_p95_ms", "2nd TTFT p95 ms"),
+    plain("tokens_per_image", "tokens per image", 1),
+    Column("request_kb_mean", "request_bytes_mean", "request kB", 1, 0.001),
+    _ms("encode_mean_ms", "encoding ms"),
+    plain("picture_waits", "picture waits", 0),
+    _ms("picture_wait_mean_ms", "wait mean ms"),
+)
 
 # The published tables' columns in their order, then everything else that is known.
 PUBLISHED: tuple[Column, ...] = (
@@ -58,32 +75,34 @@ FURTHER: tuple[Column, ...] = (
     _TTFT["p99"],
     *_REST,
     _STEADY,
-    _plain("steady_s", "steady s", 1),
-    _plain("window_tokens", "tokens in window", 0),
-    _plain("requests_per_s", "requests/s", 2),
-    _plain("in_flight_mean", "in flight", 1),
+    plain("steady_s", "steady s", 1),
+    plain("window_tokens", "tokens in window", 0),
+    plain("requests_per_s", "requests/s", 2),
+    plain("in_flight_mean", "in flight", 1),
     _TTFT["p90"],
     _TPOT["p90"],
     _TPOT["p99"],
     _ms("tpot_mean_ms", "TPOT mean ms"),
     _E2E["p90"],
     _E2E["p99"],
-    _plain("e2e_mean_s", "E2E mean s", 1),
+    plain("e2e_mean_s", "E2E mean s", 1),
     _ms("chunk_gap_p50_ms", "chunk gap p50 ms"),
     _ms("chunk_gap_p95_ms", "chunk gap p95 ms"),
     _ms("chunk_gap_p99_ms", "chunk gap p99 ms"),
     _ms("chunk_gap_mean_ms", "chunk gap mean ms"),
-    _plain("output_tokens_mean", "output tokens mean", 1),
-    _plain("asked_output_tokens_mean", "asked output tokens mean", 1),
-    _plain("prompt_tokens_mean", "prompt tokens mean", 1),
-    _plain("asked_input_tokens_mean", "asked input tokens mean", 1),
-    _plain("cache_share", "cache share", 3),
-    _plain("cache_share_implied", "cache share implied", 3),
-    *(_plain(f"job_{label}_s", f"job {label} s", 1) for label in ("p50", "p90", "p95", "p99", "mean")),
-    *(_plain(f"job_{part}_mean_s", f"job {part} s", 1) for part in PARTS),
-    _plain("steps_mean", "steps mean", 1),
-    _plain("jobs_per_h", "jobs/h", 1),
-    _plain("good_jobs_per_h", "jobs/h in objective", 1),
+    plain("output_tokens_mean", "output tokens mean", 1),
+    plain("asked_output_tokens_mean", "asked output tokens mean", 1),
+    plain("prompt_tokens_mean", "prompt tokens mean", 1),
+    plain("asked_input_tokens_mean", "asked input tokens mean", 1),
+    plain("cache_share", "cache share", 3),
+    plain("cache_share_implied", "cache share implied", 3),
+    *(plain(f"image_cache_share{kind}", f"MM cache share{kind.replace('_', ' ')}", 3) for kind in ("", "_implied")),
+    *(plain(f"job_{label}_s", f"job {label} s", 1) for label in ("p50", "p90", "p95", "p99", "mean")),
+    *(plain(f"job_{part}_mean_s", f"job {part} s", 1) for part in PARTS),
+    plain("steps_mean", "steps mean", 1),
+    plain("jobs_per_h", "jobs/h", 1),
+    plain("good_jobs_per_h", "jobs/h in objective", 1),
+    *CAPTIONS,
 )
 
 # One row a name of a locustfile that is not ours.
@@ -93,7 +112,7 @@ NAMES: tuple[Column, ...] = (
     _ms("p99_ms", "p99 ms"),
     _ms("mean_ms", "mean ms"),
     _ms("max_ms", "max ms"),
-    _plain("requests_per_s", "requests/s over the whole run", 2),
+    plain("requests_per_s", "requests/s over the whole run", 2),
 )
 
 

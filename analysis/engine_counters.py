@@ -32,6 +32,23 @@ def prompt_counts(engine: pd.DataFrame, level: int | None) -> PromptCounts | Non
     return None
 
 
+@dataclass(frozen=True)
+class ImageCounts:
+    """Images looked up in the multimodal caches of so many engines over one level."""
+
+    looked_up: float
+    found: float
+    engines: int
+
+
+def image_counts(engine: pd.DataFrame, level: int | None) -> ImageCounts | None:
+    """``None`` as for ``prompt_counts``."""
+    looked_up, found = (counter_difference(engine, level, name) for name in ("mm_queries", "mm_hits"))
+    if looked_up is None or found is None:
+        return None
+    return ImageCounts(looked_up, found, len(_edge(engine, level, "end")))
+
+
 def counter_difference(engine: pd.DataFrame, level: int | None, name: str) -> float | None:
     """What a total has grown by from the start of a level to its end, summed over the engines."""
     if name not in engine:

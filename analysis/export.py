@@ -9,7 +9,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from analysis.cache_verdict import LevelCache
+from analysis.cache_share import LevelCache
+from analysis.captions import LevelCaptions
 from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
 from analysis.figures import Figure, Mark
 from analysis.jobs import LevelJobs
@@ -43,7 +44,8 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
     write(
         ["concurrency", "requests", "failed", *(c.key for c in columns), "ok", "cancelled", "early_stopped", "errors"]
         + ["level", "label", "arms", "traffic", "state", "reason", "basis", "throughput_ratio", "efficiency"]
-        + ["cache_source", "cache_verdict", "cache_reason", "simulated"]
+        + [f"{cache}_{part}" for cache in ("cache", "image_cache") for part in ("source", "verdict", "reason")]
+        + ["simulated"]
         + [f"{name}_n" for name in _SAMPLED]
         + [name for c in bounded for name in (f"{c.key}_low", f"{c.key}_high")]
         + [mark.replace(" ", "_") for mark in Mark]
@@ -58,7 +60,7 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
             + [_number(row.level), row.label, row.arms, _safe(row.traffic or ""), row.state, _safe(row.reason)]
             + [row.basis or ""]
             + [_number(scaling.throughput_ratio if scaling else None), _number(scaling.efficiency if scaling else None)]
-            + [*_cache_cells(row.cache), str(outcome.simulated).lower()]
+            + [*_cache_cells(row.cache), *_cache_cells(row.image_cache), str(outcome.simulated).lower()]
             + [_number(row.figure(f"{name}_p50_s").n) for name in _SAMPLED]
             + [_number(end) for f in bounds for end in (f.low, f.high)]
             + [" ".join(c.key for c, f in zip(columns, figures, strict=True) if mark in f.marks) for mark in Mark]
@@ -114,10 +116,27 @@ def _level(row: LevelRow) -> dict[str, Any]:
         "errors": row.errors,
         "estimated_tokens": row.estimated_tokens,
         "unknown_tokens": row.unknown_tokens,
-        "cache": None if row.cache is None else asdict(row.cache),
+        "cache": _cache(row.cache, "prompt_tokens"),
+        "image_cache": _cache(row.image_cache, "images"),
+        "captions": None if row.captions is None else _captions(row.captions),
         "jobs": None if row.jobs is None else _jobs(row.jobs),
         "figures": {name: _figure(figure) for name, figure in row.figures.items()},
     }
+
+
+def _cache(cache: LevelCache | None, looked_up: str) -> dict[str, Any] | None:
+    """``looked_up``: the name of what the shares are of."""
+    if cache is None:
+        return None
+    known = asdict(cache)
+    return known | {looked_up: known.pop("looked_up")}
+
+
+def _captions(captions: LevelCaptions) -> dict[str, Any]:
+    """Counts; rates and times are among the level's figures."""
+    known = asdict(captions)
+    del known["figures"]
+    return known
 
 
 def _jobs(jobs: LevelJobs) -> dict[str, Any]:

@@ -23,9 +23,10 @@ class Mark(StrEnum):
     COARSE = "coarse"
     ESTIMATED = "estimated"
     EDGES = "edges"
+    WAITED = "waited"
 
 
-SYMBOL: dict[Mark, str] = {Mark.NO_BOUND: "*", Mark.COARSE: "~", Mark.ESTIMATED: "≈", Mark.EDGES: "^"}
+SYMBOL: dict[Mark, str] = {Mark.NO_BOUND: "*", Mark.COARSE: "~", Mark.ESTIMATED: "≈", Mark.EDGES: "^", Mark.WAITED: "§"}
 
 LEGEND: dict[Mark, str] = {
     Mark.NO_BOUND: ("no bound: too few requests for a 95 % interval of this quantile (p50 needs 6, p95 72, p99 368)"),
@@ -34,6 +35,9 @@ LEGEND: dict[Mark, str] = {
         "may exceed the largest value, and is never the source where a requests.csv exists"
     ),
     Mark.ESTIMATED: "estimated: rests on token counts that the server did not report",
+    Mark.WAITED: (
+        "waited: streams waited for pictures more than 2 % of their time, so that the generator held the load back"
+    ),
     Mark.EDGES: "edges: no whole second inside the window held more than the mean of the window, which is shown",
 }
 

@@ -17,7 +17,7 @@ from analysis.figures import BLANK, QUANTILES, Figure, Values, mean_figure, numb
 from analysis.limits import limits_by_class, mapping
 from analysis.requests_csv import values_of
 from analysis.run_folder import Run
-from analysis.window import Window
+from analysis.window import Counting
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Divergence, Phase, SessionEnd
 
@@ -93,21 +93,20 @@ def jobs_of(run: Run) -> pd.DataFrame:
     return jobs
 
 
-def level_jobs(
-    jobs: pd.DataFrame, rows: pd.DataFrame, window: Window | None, *, whole_window: bool, failures_infinite: bool
-) -> LevelJobs:
+def level_jobs(jobs: pd.DataFrame, rows: pd.DataFrame, counting: Counting) -> LevelJobs:
     """The jobs of a level or of one class of it, and its request rows.
 
-    ``whole_window``: jobs per hour are counted as tokens are with ``tail: fill``, each completed job of any phase after
-    the warm-up by the share of its time that lies in the window. Otherwise they are the measured ones that completed
-    in it.
+    Jobs per hour with ``whole_window`` are all completed ones after the warm-up, each by its share of the window;
+    otherwise the measured ones that completed in it.
     """
     measured = jobs[jobs["phase"] == Phase.MEASURED]
     completed = measured[measured["state"].isin(COMPLETED)]
     states = {str(state): int(count) for state, count in measured["state"].value_counts().items() if count}
-    late = states.get(JobState.FAILED.value, 0) if failures_infinite else 0
-    counted = jobs[jobs["state"].isin(COMPLETED) & (jobs["phase"] != Phase.WARMUP)] if whole_window else completed
-    figures = _durations(completed, late) | _parts(completed) | _rates(counted, window, whole_window)
+    late = states.get(JobState.FAILED.value, 0) if counting.failures_infinite else 0
+    counted = completed
+    if counting.whole_window:
+        counted = jobs[jobs["state"].isin(COMPLETED) & (jobs["phase"] != Phase.WARMUP)]
+    figures = _durations(completed, late) | _parts(completed) | _rates(counted, counting)
     answers = rows[(rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna()]
     return LevelJobs(
         states,
@@ -181,13 +180,13 @@ def _parts(completed: pd.DataFrame) -> dict[str, Figure]:
     return figures
 
 
-def _rates(counted: pd.DataFrame, window: Window | None, whole_window: bool) -> dict[str, Figure]:
+def _rates(counted: pd.DataFrame, counting: Counting) -> dict[str, Figure]:
+    window = counting.window
     if window is None or counted.empty:
         return {"jobs_per_h": BLANK, "good_jobs_per_h": BLANK}
     weights = (counted["end_s"] <= window.end_s).astype("float64")
-    if whole_window:
-        inside = counted["end_s"].clip(upper=window.end_s) - counted["start_s"].clip(lower=window.start_s)
-        weights = (inside.clip(lower=0.0) / counted["job_s"]).where(counted["job_s"] > 0, 1.0)
+    if counting.whole_window:
+        weights = counting.inside(counted["start_s"], counted["end_s"])
     per_hour = 3600.0 / window.length_s
     told = bool(counted["meets"].notna().all())
     good = float((weights * counted["meets"]).sum()) * per_hour if told else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.cache_block import TOO_GOOD
+from analysis.caption_table import figures_of_captions
 from analysis.columns import NAMES, SHOWN
 from analysis.figures import LEGEND, SYMBOL, Mark
 from analysis.job_tables import figures_of_jobs
@@ -20,6 +21,8 @@ def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
     if outcome.names:
         return _marks(outcome, outcome.names)
     rows = outcome.classes if by_class else outcome.levels
+    if outcome.several_classes and not by_class:
+        rows = outcome.classes + outcome.levels
     lines = ["c: users at the same time"] if any(row.level is not None for row in rows) else []
     lines += _marks(outcome, rows)
     if not all(row.complete for row in rows):
@@ -32,7 +35,8 @@ def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
 def _marks(outcome: Outcome, rows: list[LevelRow] | list[NameRow]) -> list[str]:
     columns = NAMES if outcome.names else SHOWN
     marked = {mark for row in rows for column in columns for mark in row.figure(column.figure).marks}
-    marked |= {mark for figure in figures_of_jobs(outcome) for mark in figure.marks}
+    further = figures_of_jobs(outcome) + figures_of_captions(outcome)
+    marked |= {mark for figure in further for mark in figure.marks}
     advice = {Mark.NO_BOUND: f"; {_more_requests(outcome, _needed(rows))}"}
     return [f"{SYMBOL[mark]}  {LEGEND[mark]}{advice.get(mark, '')}" for mark in Mark if mark in marked]
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from analysis import window as windows
-from analysis.cache_verdict import CacheJudge, LevelCache
+from analysis.cache_share import LevelCache
+from analysis.cache_verdict import CacheJudge
+from analysis.captions import LevelCaptions, level_captions, text_tokens
 from analysis.eligible import eligible_tokens
 from analysis.figures import BLANK, Figure, Mark, number, ratio
+from analysis.image_cache import ImageCacheJudge
 from analysis.jobs import LevelJobs, jobs_of, level_jobs
 from analysis.level_names import level_arms, level_classes, level_names
 from analysis.level_state import Basis, basis_of, state_of
-from analysis.request_figures import gap_figures, latencies, peak_figure, sizes
+from analysis.request_figures import gap_figures, latencies, peak_figure, prompt_tokens, sizes
 from analysis.run_folder import Run
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Phase, TokenSource
@@ -45,7 +48,9 @@ class LevelRow:
     estimated_tokens: int = 0  # successes whose token count is an estimate
     unknown_tokens: int = 0  # successes whose token count is unknown
     cache: LevelCache | None = None  # the verdict on what came from the prefix cache; None where nobody judged
+    image_cache: LevelCache | None = None  # that on the cache of images; None also where no request had an image
     jobs: LevelJobs | None = None
+    captions: LevelCaptions | None = None  # None where no measured request had pictures
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def figure(self, name: str) -> Figure:
@@ -74,8 +79,8 @@ class LevelRow:
 
     @property
     def contaminated(self) -> bool:
-        """More of the prompts came from the server's prefix cache than the workload implies."""
-        return self.cache is not None and self.cache.contaminated
+        """More of the prompts or images came from the server's caches than the workload implies."""
+        return any(cache is not None and cache.contaminated for cache in (self.cache, self.image_cache))
 
     @property
     def failed_share(self) -> float | None:
@@ -91,12 +96,13 @@ def level_rows(
     """
     pooled, by_class = [], []
     names, arms, classes = level_names(run), level_arms(run), level_classes(run)
-    judge, jobs = CacheJudge(run, eligible_tokens(run) if eligible is None else eligible), jobs_of(run)
+    judges = _Judges(CacheJudge(run, eligible_tokens(run) if eligible is None else eligible), ImageCacheJudge(run))
+    jobs, texts = jobs_of(run), text_tokens(run)
     for level, rows in levels_of(run.requests):
         row = _identity(run, level, rows)
         if level is not None:
             row.label, row.arms, row.only = names[level], arms.get(level, ""), classes.get(level, ())
-        scope = _Scope(run, level, rows, row, failures_infinite, judge, _at(jobs, level))
+        scope = _Scope(run, level, rows, row, failures_infinite, judges, _at(jobs, level), texts)
         pooled.append(scope.row_for(None))
         played = sorted(str(name) for name in rows["traffic"].dropna().unique())
         if len(played) == 1:
@@ -113,6 +119,11 @@ def levels_of(requests: pd.DataFrame) -> Iterator[tuple[int | None, pd.DataFrame
         yield (None if pd.isna(number) else int(number)), rows
 
 
+class _Judges(NamedTuple):
+    prefix: CacheJudge
+    images: ImageCacheJudge
+
+
 @dataclass
 class _Scope:
     """Everything that the rows of one level share."""
@@ -122,14 +133,16 @@ class _Scope:
     rows: pd.DataFrame
     identity: LevelRow
     failures_infinite: bool
-    judge: CacheJudge
+    judges: _Judges
     jobs: pd.DataFrame  # of this level, one row each
+    texts: dict[str, float]  # of captions, see text_tokens
 
     def __post_init__(self) -> None:
         self.window = windows.window_of(self.rows[self.rows["phase"] == Phase.MEASURED])
         target = self.identity.concurrency
         self.steady = windows.steady_of(self.rows, self.window, target) if self.window and target else None
-        self.cache = self.judge.level(self.level, self.identity.arms)
+        self.cache = self.judges.prefix.level(self.level, self.identity.arms)
+        self.image_cache = self.judges.images.level(self.level, self.identity.arms)
 
     def row_for(self, traffic: str | None) -> LevelRow:
         rows = self.rows if traffic is None else self.rows[self.rows["traffic"] == traffic]
@@ -141,21 +154,27 @@ class _Scope:
         row.figures |= latencies(good, row.failed if self.failures_infinite else 0)
         row.figures |= sizes(good)
         row.figures |= gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
-        row.cache = self.cache if traffic is None else self.judge.level(self.level, row.arms, traffic, self.cache)
-        row.figures |= {"cache_share": number(row.cache.measured), "cache_share_implied": number(row.cache.implied)}
-        row.jobs = level_jobs(
-            self.jobs if traffic is None else self.jobs[self.jobs["traffic"] == traffic],
-            rows,
-            self.window,
-            whole_window=row.basis == Basis.WINDOW,
-            failures_infinite=self.failures_infinite,
-        )
-        row.figures |= row.jobs.figures
+        self._judge_caches(row)
+        counting = windows.Counting(self.window, row.basis == Basis.WINDOW, self.failures_infinite)
+        jobs = self.jobs if traffic is None else self.jobs[self.jobs["traffic"] == traffic]
+        row.jobs = level_jobs(jobs, rows, counting)
+        row.captions = level_captions(rows, counting, self.texts)
+        row.figures |= row.jobs.figures | (row.captions.figures if row.captions else {})
         if row.estimated_tokens:
             for name in row.figures:
                 if name.startswith(("tpot", "output_tok", "steady_tok", "per_request_tok", "tokens", "output_tokens")):
                     row.figures[name] = row.figures[name].marked(Mark.ESTIMATED)
         return row
+
+    def _judge_caches(self, row: LevelRow) -> None:
+        prefix, images = self.judges
+        row.cache, row.image_cache = self.cache, self.image_cache
+        if row.traffic is not None:
+            row.cache = prefix.level(self.level, row.arms, row.traffic, self.cache)
+            row.image_cache = images.of_class(self.level, row.traffic, self.image_cache)
+        for name, cache in (("cache", row.cache), ("image_cache", row.image_cache)):
+            row.figures[f"{name}_share"] = number(cache.measured if cache else None)
+            row.figures[f"{name}_share_implied"] = number(cache.implied if cache else None)
 
     def _throughput(self, row: LevelRow, rows: pd.DataFrame, good: pd.DataFrame) -> dict[str, Figure]:
         some = row.ok > 0
@@ -177,6 +196,7 @@ class _Scope:
             "wall_s": number(window.length_s),
             "window_tokens": number(arrived),
             "output_tok_s": number(rate),
+            "prompt_tok_s": number(ratio(prompt_tokens(rows, window, row.basis == Basis.WINDOW), window.length_s)),
             "steady_tok_s": number(steady),
             "steady_s": number(self.steady.length_s if self.steady is not None else None),
             "peak_tok_s": peak_figure(peak if some else None, rate),

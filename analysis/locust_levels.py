@@ -124,7 +124,7 @@ def _level_notes(parts: Iterable[_Part]) -> list[Note]:
         Note("basis", "output tok/s: tokens in the window of the level / its wall time, as the run itself took them"),
     ]
     if any(len(part.of_class) > 1 for part in parts):
-        text = "percentiles of several classes together cannot be had from Locust's statistics (use --by-class)"
+        text = "percentiles of several classes together cannot be had from Locust's statistics"
         notes.append(Note("coarse", text))
     return notes
 

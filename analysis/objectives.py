@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.cache_verdict import share_line
+from analysis.cache_share import share_line
 from analysis.figures import Mark
 from analysis.levels import LevelRow
 from analysis.limits import limits_by_class, mapping, objective_names
@@ -120,8 +120,11 @@ def _doubts(levels: list[LevelRow]) -> list[str]:
         where = row.name if row.level is not None else "the free-running load"
         if not row.complete:
             doubts.append(f"{where}: the level is {row.state}{': ' + row.reason if row.reason else ''}")
-        if row.contaminated and row.cache is not None:
-            doubts.append(f"{where}: contaminated: {share_line(row.cache)}")
+        doubts += [
+            f"{where}: contaminated: {share_line(cache, what)}"
+            for cache, what in ((row.cache, "prompt tokens"), (row.image_cache, "images"))
+            if cache is not None and cache.contaminated
+        ]
         if not row.ok:
             doubts.append(f"{where}: no request succeeded")
         blamed = {

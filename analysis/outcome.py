@@ -97,6 +97,10 @@ class Outcome:
     doubts: list[str] = field(default_factory=list)  # reasons why the run as a whole is not credible
 
     @property
+    def several_classes(self) -> bool:
+        return len({row.traffic for row in self.classes}) > 1
+
+    @property
     def kinds(self) -> dict[str, str]:
         """Kind of each traffic class, by name."""
         traffic = self.scenario.get("traffic")

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from analysis.cache_block import cache_block_of
+from analysis.cache_block import cache_blocks
+from analysis.caption_table import caption_blocks
 from analysis.job_tables import job_blocks, step_blocks
 from analysis.legend import legend_of
 from analysis.objective_block import TITLE as OBJECTIVES
@@ -95,8 +96,8 @@ def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     tables = level_tables(outcome, by_class=choice.by_class)
     parts = [Part("" if table.key == "levels" else table.title, table, []) for table in tables]
     parts += job_blocks(outcome)
-    if (cache := cache_block_of(outcome)) is not None:
-        parts.append(Part(cache.table.title, cache.table, cache.lines))
+    parts += caption_blocks(outcome)
+    parts += cache_blocks(outcome)
     parts += step_blocks(outcome)
     if (block := block_of(verdict)) is not None:
         parts.append(Part(OBJECTIVES, block.table, block.lines))

@@ -7,10 +7,12 @@ import pandas as pd
 
 from analysis.figures import BLANK, QUANTILES, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
 from analysis.requests_csv import values_of
+from analysis.window import Window, after_warmup
 from tokenswarm.quantiles import LogHistogram
 from tokenswarm.records import Phase
 
 LATENCIES: tuple[str, ...] = ("ttft", "tpot", "e2e")
+MOST_UNTOLD = 0.05  # share of the requests that may lack a count
 
 
 def latencies(good: pd.DataFrame, infinitely_late: int) -> dict[str, Figure]:
@@ -35,7 +37,19 @@ def sizes(good: pd.DataFrame) -> dict[str, Figure]:
         "asked_output_tokens_mean": mean_figure(values_of(good["asked_output_tokens"])),
         "prompt_tokens_mean": mean_figure(values_of(good["prompt_tokens"])),
         "asked_input_tokens_mean": mean_figure(values_of(good["asked_input_tokens"])),
+        "request_bytes_mean": mean_figure(values_of(good["request_bytes"])),
     }
+
+
+def prompt_tokens(rows: pd.DataFrame, window: Window, whole_window: bool) -> float | None:
+    """Prompt tokens of the successful measured requests; with ``whole_window`` of all requests after the warm-up whose
+    first token came in the window. Blank unless at least 95 % of them tell."""
+    counted = rows[(rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna()]
+    if whole_window:
+        began = after_warmup(rows)
+        counted = began[began["first_token_s"].between(window.start_s, window.end_s)]
+    known = counted["prompt_tokens"].dropna()
+    return float(known.sum()) if len(known) and len(known) >= (1 - MOST_UNTOLD) * len(counted) else None
 
 
 def gap_figures(gaps: pd.DataFrame) -> dict[str, Figure]:

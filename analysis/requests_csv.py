@@ -29,7 +29,7 @@ _TEXT = (
     "error",
 )
 # Facts that no table here needs; leaving them out keeps a million rows in memory.
-_UNUSED = ("request_id", "retry_after_s", "request_bytes", "response_bytes", "headers_s")
+_UNUSED = ("request_id", "retry_after_s", "response_bytes", "headers_s")
 _KINDS: dict[str, str] = {name: "category" if name in _TEXT else "float64" for name in COLUMNS if name not in _UNUSED}
 _REQUIRED = ("phase", "traffic", "sent_s", "first_token_s", "last_token_s", "finished_s", "output_tokens", "error_kind")
 _CLOCK_COLUMNS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.columns import NAMES, SHOWN, Column, cells, number_text, texts_of
 from analysis.figures import Figure, ratio
@@ -32,13 +32,20 @@ class TextTable:
 
 
 def level_tables(outcome: Outcome, *, by_class: bool = False) -> list[TextTable]:
-    """The levels (or the names of another locustfile) and what did not succeed in them."""
+    """The levels (or the names of another locustfile), by class and then pooled where there are several classes, and
+    what did not succeed in them. ``by_class``: without the pooled ones."""
     if outcome.names:
         return [_names_table(outcome.names)]
+    several = outcome.several_classes
+    tables = []
+    if several and not by_class:
+        tables.append(replace(_level_table(outcome.classes, True), key="classes", title="By class"))
     rows = outcome.classes if by_class else outcome.levels
-    tables = [_level_table(rows, by_class)]
+    tables.append(_level_table(rows, by_class))
+    if several and not by_class:
+        tables[-1] = replace(tables[-1], key="all classes", title="All classes together")
     if any(row.errors or row.early_stopped for row in rows):
-        tables.append(_trouble_table(rows, by_class))
+        tables.append(_trouble_table(outcome.classes if several else rows, by_class or several))
     return tables
 
 

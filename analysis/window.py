@@ -32,6 +32,27 @@ class Window:
         return self.end_s - self.start_s
 
 
+@dataclass(frozen=True)
+class Counting:
+    """How the rates of a level are counted.
+
+    ``whole_window``: as tokens are with ``tail: fill``, whatever of any phase after the warm-up, by the share of its
+    time that lies in the window; otherwise only what is measured.
+    """
+
+    window: Window | None
+    whole_window: bool
+    failures_infinite: bool
+
+    def inside(self, starts_s: pd.Series[float], ends_s: pd.Series[float]) -> pd.Series[float]:
+        """Shares of these times that lie in the window, 0 to 1."""
+        if self.window is None:
+            return starts_s * 0.0
+        lengths = ends_s - starts_s
+        overlap = ends_s.clip(upper=self.window.end_s) - starts_s.clip(lower=self.window.start_s)
+        return (overlap.clip(lower=0.0) / lengths).where(lengths > 0, 1.0)
+
+
 def window_of(measured: pd.DataFrame) -> Window | None:
     """``None`` where nothing was sent or nothing ended."""
     start, end = measured["sent_s"].min(), measured["finished_s"].max()

@@ -54,6 +54,7 @@ def test_nothing_implied_and_nothing_found(table: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", level_of([0] * 4), levels=[{"concurrency": 1}], cache_probe=PROBE)
     assert verdict(table, folder) == {
         "state": "confirmed", "reason": "", "source": "usage", "measured": 0.0, "implied": 0.0, "prompt_tokens": 4000.0,
+        "finding": "",
     }  # fmt: skip
     answer = table(folder, "--check")
     assert answer.code == 0
@@ -131,21 +132,28 @@ def test_less_than_the_history(table: Any, tmp_path: Path, served: int, state: s
 
 
 @pytest.mark.parametrize(
-    ("probe", "served", "reason"),
+    ("probe", "served", "shown", "reason"),
     [
-        ("off", 0, "the server's prefix cache is off"),
-        ("inert", 0, "the server's prefix cache is enabled but inert: it serves nothing"),
-        ("on", 0, "the prefix cache works, but all was evicted before it was wanted again"),
-        ("on", 304, "part of it was evicted before it was wanted again, or was in the cache of another server"),
-        ("unknown", 0, "nothing came from the cache: it is off or inert, or all was evicted"),
+        ("off", 0, "off", "the server's prefix cache is off"),
+        ("inert", 0, "enabled but inert", "the server's prefix cache is enabled but inert: it serves nothing"),
+        ("inert", 304, "below", "part of it was evicted before it was wanted again"),
+        ("on", 0, "below", "the prefix cache works, but all was evicted before it was wanted again"),
+        ("on", 304, "below", "part of it was evicted before it was wanted again"),
+        ("unknown", 0, "below", "nothing came from the cache: it is off or inert, or all was evicted"),
     ],
-)
-def test_why_less_came_from_the_cache(table: Any, tmp_path: Path, probe: str, served: int, reason: str) -> None:
-    """The probe tells apart a cache that is off, inert, or too small."""
+)  # fmt: skip
+def test_why_less_came_from_the_cache(
+    table: Any, tmp_path: Path, probe: str, served: int, shown: str, reason: str
+) -> None:
+    """The probe tells apart a cache that is off, inert, or too small; the table has the word for it."""
     probed = PROBE | {"state": probe}
     folder = write_run(tmp_path / "run", turns(served), cache_probe=probed, levels=[{"concurrency": 1}])
-    assert verdict(table, folder)["reason"] == reason
-    assert f"c=1: below: {reason}" in table(folder).out
+    found = verdict(table, folder)
+    assert found["state"] == "below"
+    assert found["reason"].startswith(reason)
+    out = table(folder, "--width", "140").out
+    assert f"c=1: below: {reason}" in out
+    assert any(line.startswith("1 ") and line.endswith(f"  {shown}") for line in out.splitlines())
 
 
 def test_only_hits_are_told(table: Any, tmp_path: Path) -> None:
