@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from analysis import caption_report
 from analysis import prefix_cache as prefix_cache_report
 from analysis.export import as_json, level_csv
 from analysis.objectives import Verdict, judge
@@ -57,6 +58,13 @@ def table(options: argparse.Namespace) -> int:
 def prefix_cache(options: argparse.Namespace) -> int:
     """What the prefix cache bought: the paired levels of one run."""
     sys.stdout.write(prefix_cache_report.report(_run_of(options.run), options))
+    return 0
+
+
+def captions(options: argparse.Namespace) -> int:
+    """Captioning runs side by side, with a plot."""
+    named = [run for run in options.run if run]
+    sys.stdout.write(caption_report.report(named or [_run_of([])], options))
     return 0
 
 
@@ -109,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, command, add_options in (
         ("table", table, _table_options),
         ("prefix-cache", prefix_cache, prefix_cache_report.add_options),
+        ("captions", captions, caption_report.add_options),
     ):
         options = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
         options.set_defaults(command=command)

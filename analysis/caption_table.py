@@ -13,8 +13,9 @@ from analysis.tables import TextTable, level_cell
 
 TITLE = "Captions"
 SHARE = "MM cache"
-_GENERATED = plain("output_tok_s", "generated tok/s", 1)
-_PROMPTS = next(column for column in CAPTIONS if column.key == "prompt_tok_s")
+_AT = [column.key for column in CAPTIONS].index("prompt_tok_s") + 1
+# Generated tokens stand beside the prompts'.
+SHOWN: tuple[Column, ...] = (*CAPTIONS[:_AT], plain("output_tok_s", "generated tok/s", 1), *CAPTIONS[_AT:])
 
 
 def caption_blocks(outcome: Outcome) -> list[Part]:
@@ -48,7 +49,7 @@ def caption_table(
     """Behind the columns that name a row, those figures that any row has."""
     fixed = len(header)
     header, columns = header.copy(), columns.copy()
-    for column in _shown():
+    for column in SHOWN:
         texts = cells(rows, column)
         if any(texts):
             header.append(column.title)
@@ -62,13 +63,7 @@ def caption_table(
 
 def figures_of_captions(outcome: Outcome) -> list[Figure]:
     """What this table shows."""
-    return [row.figure(column.figure) for row in caption_rows(outcome) for column in _shown()]
-
-
-def _shown() -> list[Column]:
-    """Generated tokens beside the prompts'."""
-    at = CAPTIONS.index(_PROMPTS) + 1
-    return [*CAPTIONS[:at], _GENERATED, *CAPTIONS[at:]]
+    return [row.figure(column.figure) for row in caption_rows(outcome) for column in SHOWN]
 
 
 def _lines(rows: Sequence[LevelRow]) -> list[str]:

@@ -55,14 +55,14 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
         figures = [scaled(row.figure(c.figure), c) for c in columns]
         bounds = [scaled(row.figure(c.figure), c) for c in bounded]
         write(
-            [_number(row.concurrency), row.requests, row.failed, *(_number(f.value) for f in figures)]
-            + [row.ok, row.cancelled, _number(row.early_stopped), _pairs(row.errors)]
-            + [_number(row.level), row.label, row.arms, _safe(row.traffic or ""), row.state, _safe(row.reason)]
+            [cell_of(row.concurrency), row.requests, row.failed, *(cell_of(f.value) for f in figures)]
+            + [row.ok, row.cancelled, cell_of(row.early_stopped), _pairs(row.errors)]
+            + [cell_of(row.level), row.label, row.arms, safe_text(row.traffic or ""), row.state, safe_text(row.reason)]
             + [row.basis or ""]
-            + [_number(scaling.throughput_ratio if scaling else None), _number(scaling.efficiency if scaling else None)]
+            + [cell_of(scaling.throughput_ratio if scaling else None), cell_of(scaling.efficiency if scaling else None)]
             + [*_cache_cells(row.cache), *_cache_cells(row.image_cache), str(outcome.simulated).lower()]
-            + [_number(row.figure(f"{name}_p50_s").n) for name in _SAMPLED]
-            + [_number(end) for f in bounds for end in (f.low, f.high)]
+            + [cell_of(row.figure(f"{name}_p50_s").n) for name in _SAMPLED]
+            + [cell_of(end) for f in bounds for end in (f.low, f.high)]
             + [" ".join(c.key for c, f in zip(columns, figures, strict=True) if mark in f.marks) for mark in Mark]
         )
     return out.getvalue()
@@ -75,8 +75,8 @@ def as_json(outcome: Outcome, verdict: Verdict) -> str:
         "source": {"kind": outcome.source, "path": outcome.path, "name": outcome.name, **outcome.facts},
         "simulated": outcome.simulated,
         "definitions": {basis.value: text for basis, text in BASIS_TEXT.items()},
-        "levels": [_level(row) for row in outcome.levels],
-        "classes": [_level(row) for row in outcome.classes],
+        "levels": [level_object(row) for row in outcome.levels],
+        "classes": [level_object(row) for row in outcome.classes],
         "names": [_name(row) for row in outcome.names],
         "scaling": [asdict(row) for row in scaling_rows(outcome.levels)],
         "cold_start": None
@@ -97,7 +97,8 @@ def as_json(outcome: Outcome, verdict: Verdict) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _level(row: LevelRow) -> dict[str, Any]:
+def level_object(row: LevelRow) -> dict[str, Any]:
+    """One level or class of it: counts, verdicts, and every figure with its sample and interval."""
     return {
         "level": row.level,
         "concurrency": row.concurrency,
@@ -219,7 +220,7 @@ def _write_names(rows: list[NameRow], write: Any) -> None:
     for row in rows:
         figures = [scaled(row.figure(c.figure), c) for c in NAMES]
         coarse = " ".join(c.key for c, f in zip(NAMES, figures, strict=True) if Mark.COARSE in f.marks)
-        write([row.kind, _safe(row.name), row.requests, row.failed, *(_number(f.value) for f in figures), coarse])
+        write([row.kind, safe_text(row.name), row.requests, row.failed, *(cell_of(f.value) for f in figures), coarse])
 
 
 def _has_bound(column: Column) -> bool:
@@ -230,7 +231,8 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else value
 
 
-def _number(value: float | None) -> str:
+def cell_of(value: float | None) -> str:
+    """A number in CSV: blank for unknown, at most six decimals."""
     if value is None:
         return ""
     if math.isinf(value):
@@ -247,6 +249,6 @@ def _pairs(counts: dict[str, int]) -> str:
     return " ".join(f"{kind}={count}" for kind, count in sorted(counts.items()))
 
 
-def _safe(text: str) -> str:
+def safe_text(text: str) -> str:
     """A spreadsheet takes a text that begins like a formula for one and runs it."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
