@@ -30,6 +30,15 @@ traffic: [{name: chat, input_tokens: 512, output_tokens: 8}]
 load: {closed: {users: [2, 4, 8], sessions: {per_user: 1}, fresh_prompts: false, tail: drain}}
 """
 
+CAPTIONS = """
+target: {simulator: rtx-pro-6000-captioning}
+cache_probe: always
+traffic:
+  - {name: captions, kind: captioning, output_tokens: 24}
+  - {name: chat, weight: 0.5, input_tokens: 64, output_tokens: 24}
+load: {closed: {users: [3], sessions: 15, warmup_sessions: 2, tail: fill}}
+"""
+
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Run:
@@ -92,3 +101,33 @@ def test_one_seed_at_every_level_is_marked(tmp_path: Path) -> None:
     # of 512 tokens 31 blocks of 16 can be found, the last one is computed in any case
     assert [level["cache"]["measured"] for level in levels] == pytest.approx([0, 0.5 * 496 / 512, 0.5 * 496 / 512])
     assert "repeats the prompts of the first level" in run.output
+
+
+def test_captions_beside_a_chat(tmp_path: Path) -> None:
+    """Every second look-up of a picture is served, by the engine's own count; its prefix cache is enabled but inert."""
+    run = run_locust(tmp_path, scenario=CAPTIONS, locustfile=ROOT / "locustfiles" / "mixed.py")
+    assert run.code == 0, run.output
+    assert len(run.measured()) == 10 * 2 + 5
+    assert not any(row["error_kind"] for row in run.rows)
+    (level,) = run.table()["levels"]
+    start, end = (next(s for s in run.file("engine.csv") if s["edge"] == edge) for edge in ("start", "end"))
+    looked_up, found = (int(end[name]) - int(start[name]) for name in ("mm_queries", "mm_hits"))
+    assert looked_up == sum(int(row["images"] or 0) for row in run.rows)
+    assert level["image_cache"]["images"] == looked_up
+    assert level["image_cache"]["measured"] == pytest.approx(found / looked_up)
+    assert level["image_cache"]["state"] == "confirmed"
+    assert (level["cache"]["state"], level["cache"]["measured"]) == ("below", 0)
+    assert "enabled but inert" in run.output
+    captions = [row for row in run.measured() if row["traffic"] == "captions"]
+    assert level["captions"].pop("wait_share") < 0.5
+    assert level["captions"] == {
+        "captions": 20, "pictures": 10, "sessions": 10,
+        "waits": sum(float(row["prepare_s"] or 0) > 0.001 for row in captions),
+    }  # fmt: skip
+    tokens = sum(int(row["image_tokens"]) for row in captions) / 20
+    assert level["figures"]["tokens_per_image"]["value"] == pytest.approx(tokens)
+    first = statistics.median(
+        float(row["first_token_s"]) - float(row["sent_s"]) for row in captions if row["turn"] == "0"
+    )
+    assert level["figures"]["ttft_first_p50_s"]["value"] == pytest.approx(first, abs=1e-5)
+    assert run.output.index("By class") < run.output.index("All classes together") < run.output.index("Captions")
