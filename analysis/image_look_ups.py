@@ -14,6 +14,7 @@ import pandas as pd
 
 from analysis.limits import mapping
 from analysis.run_folder import Run
+from tokenswarm.records import Phase
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,10 @@ def _first_shown(requests: pd.DataFrame, traffic: str) -> float:
 
 def _pictures_of(rows: pd.DataFrame) -> pd.Series[str]:
     """A name for the pictures of each request: equal for one session, and for the two sessions of a pair."""
-    sessions = rows["session"].astype("object").fillna("")
-    pairs = [
-        f"{traffic} {level} {phase == 'warmup'} pair {pair:.0f}"
-        for traffic, level, phase, pair in zip(rows["traffic"], rows["level"], rows["phase"], rows["pair"], strict=True)
+    names = rows["session"].astype("object").fillna("")
+    paired = rows[rows["pair"].notna()]
+    pairs = zip(paired["traffic"], paired["level"], paired["phase"], paired["pair"], strict=True)
+    names[paired.index] = [
+        f"{traffic} {level} {phase == Phase.WARMUP} pair {pair:.0f}" for traffic, level, phase, pair in pairs
     ]
-    return sessions.where(rows["pair"].isna(), pd.Series(pairs, index=rows.index, dtype="object"))
+    return names
