@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -34,6 +34,7 @@ class Shape:
     in_step: bool = False
     jitter_us: int = 10_000
     input_tokens: int = 32
+    locustfile: ClassVar[str] = "locustfiles/chat.py"
 
     @property
     def asked_tokens_per_s(self) -> float:
@@ -62,17 +63,15 @@ class Shape:
         content = {
             "name": "bench",
             "target": {"url": url, "request": {"reference": self.reference()}},
-            "traffic": [
-                {
-                    "name": "chat",
-                    "kind": "chat",
-                    "input_tokens": self.input_tokens,
-                    "output_tokens": self.tokens,
-                }
-            ],
+            "traffic": self.traffic(),
             "load": {"closed": {"users": self.streams, **closed}},
         }
         return yaml.safe_dump(content, sort_keys=False)
+
+    def traffic(self) -> list[dict[str, Any]]:
+        return [
+            {"name": "chat", "kind": "chat", "input_tokens": self.input_tokens, "output_tokens": self.tokens},
+        ]
 
 
 @dataclass(frozen=True)
@@ -114,10 +113,10 @@ class Bench:
     def locust(
         self, url: str, shape: Shape, closed: Mapping[str, Any], *, environment: Mapping[str, str] | None = None
     ) -> PinnedProcess:
-        """A whole Locust process on the chat locustfile; its run folder appears under ``folder/runs``."""
+        """A whole Locust process on the shape's locustfile; its run folder appears under ``folder/runs``."""
         scenario = self.folder / "scenario.yaml"
         scenario.write_text(shape.scenario(url, closed), encoding="utf-8")
-        command = [sys.executable, "-m", "locust", "-f", "locustfiles/chat.py", "--headless", "--no-table"]
+        command = [sys.executable, "-m", "locust", "-f", shape.locustfile, "--headless", "--no-table"]
         command += ["--scenario", str(scenario), "--results", str(self.folder / "runs")]
         return self._client(command, environment)
 

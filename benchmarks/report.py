@@ -53,6 +53,24 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "failed",
     ),
     "memory": ("requests", "failed", "peak_rss_mb", "peak_rss_mb_at_a_tenth"),
+    "images": (
+        "load",
+        "pictures",
+        "pictures_per_s",
+        "bytes_per_pixel",
+        "kb_per_picture",
+        "made_ms",
+        "waited_p95_ms",
+        "late_p50_ms",
+        "late_p99_ms",
+        "late_max_ms",
+        "busy_p99_ms",
+        "busy_max_ms",
+        "rss_mb",
+        "rss_mb_at_a_tenth",
+        "maker_rss_mb",
+    ),
+    "beside": ("streams", "beside", "captions", "request_kb", "prepare_p95_ms", "peak_rss_mb", *_COST, *_TIMES),
     "veth": ("streams", *_COST, *_TIMES, "marks"),
 }
 
@@ -139,6 +157,9 @@ TARGETS = (
     Target("unpaced", {"load": "64 users, one token"}, "requests_per_s", 6_000, at_least=True),
     Target("unpaced", {"load": "64 users, one token"}, "requests_per_s", 20_000, at_least=True),
     Target("memory", {}, "peak_rss_mb", 150.0),
+    Target("images", {"load": "500,000 pixels JPEG"}, "busy_p99_ms", 1.0),
+    Target("images", {"load": "3,136 to 500,000 pixels JPEG"}, "rss_mb", 100.0),
+    Target("beside", {"beside": 16}, "ttft_p95_error_ms", 2.0),
     Target("start-up", {}, "first_request_s", 2.0),
 )
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from benchmarks import figures, veth
+from benchmarks import figures, images, veth
 from benchmarks.figures import Row
 from benchmarks.load import Bench, Shape, steady_run, wait_until, watch
 
@@ -127,5 +127,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Row]]] = {
     "truth": truth,
     "unpaced": unpaced,
     "memory": memory,
+    "images": images.images,
+    "beside": images.beside,
     "veth": veth.run,
 }

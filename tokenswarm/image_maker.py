@@ -82,6 +82,13 @@ def _source(settings: str) -> ImageSource:
     return ImageSource(Images.model_validate_json(settings), name="", seed=0)
 
 
+def _step_back() -> None:
+    """Let the load process go first, also where that was started with real-time priority."""
+    if hasattr(os, "sched_setscheduler"):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    os.nice(_NICENESS)
+
+
 def checked(settings: str) -> Checked:
     try:
         return Checked(_source(settings).check())
@@ -104,7 +111,7 @@ def main() -> int:
         answers.write(msgspec.json.encode(checked(options.check)))
         answers.close()
         return 0
-    os.nice(_NICENESS)
+    _step_back()
     try:
         serve(sys.stdin.buffer, answers)
     except BrokenPipeError:

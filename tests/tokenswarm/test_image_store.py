@@ -240,6 +240,15 @@ def test_the_end_of_the_maker_is_told_at_once() -> None:
         pictures.expect("c", 0, orders(LARGE, 3))
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="needs Linux")
+def test_the_maker_lets_the_load_go_first() -> None:
+    """It runs as a batch job of lower priority than this process."""
+    with store(SMALL) as pictures:
+        (pid,) = pictures.pids
+        assert os.sched_getscheduler(pid) == os.SCHED_BATCH
+        assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5)
+
+
 def test_ctrl_c_and_close() -> None:
     """The maker outlives a Ctrl-C in the terminal, as sessions may still end; it ends with the store."""
     with store(SMALL) as pictures:
