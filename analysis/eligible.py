@@ -4,8 +4,8 @@ Three figures a request, because no client knows this to the token:
 
 * *eligible*: what the workload implies. The longer of what its own session had sent before (``history_tokens``) and of
   a text that it shares on purpose (``prefix_tokens``), where an earlier request with that text and the same cache key
-  had its first token before this one was sent. Whole blocks where the size of a block is known, and never the whole
-  prompt: engines compute at least the last token.
+  had its first token before this one was sent; tools and written system texts of agents went out before the load.
+  Whole blocks where the size of a block is known, and never the whole prompt: engines compute at least the last token.
 * *least*: what a cache serves at the very least when it works. The last token of an answer is not in it, and blocks of
   unknown size may be as large as ``LARGEST_BLOCK``.
 * *most*: what it may serve without any prompt of an earlier load. The head of the chat template is common to all
@@ -29,6 +29,7 @@ CHANCE_TOKENS = 16
 UNKNOWN_HEAD_TOKENS = 32  # of the chat template, where nobody counted them
 UNKNOWN_NONCE_TOKENS = 32  # at the head of all warm prompts, likewise
 LARGEST_BLOCK = 128
+_WRITTEN = r"(system|tools)( \d+)?$"  # names of shared texts that nobody generated
 
 ELIGIBLE = ("eligible_tokens", "eligible_least", "eligible_most")
 
@@ -95,7 +96,16 @@ def _seen_before(run: Run) -> pd.Series[bool]:
         for prefix, traffic, arm in zip(named["prefix"], named["traffic"], named["arm"], strict=True)
     ]
     first = named["first_token_s"].groupby(np.array(keys)).transform("min")
-    return (first <= named["sent_s"]).reindex(rows.index, fill_value=False)
+    return (first <= named["sent_s"]).reindex(rows.index, fill_value=False) | _sent_before_the_load(run)
+
+
+def _sent_before_the_load(run: Run) -> pd.Series[bool]:
+    """Whether the shared text was in the requests that measured what an agent's first prompts cost; generated texts
+    were not, and those requests had no cache key."""
+    rows = run.requests
+    agents = [name for name, item in run.traffic_classes.items() if item.get("kind") == "agentic"]
+    written = rows["prefix"].astype("string").str.match(_WRITTEN).fillna(False).astype(bool)
+    return written & rows["traffic"].isin(agents) & rows["arm"].isna()
 
 
 def _whole_blocks(tokens: np.ndarray, block: int | None) -> np.ndarray:

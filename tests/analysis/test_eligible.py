@@ -67,6 +67,24 @@ def test_a_system_prompt_is_shared_by_its_text(tmp_path: Path) -> None:
     assert [eligible for eligible, _, _ in found] == [0, 0, 160]
 
 
+def test_what_the_look_at_the_server_has_sent_is_found_at_once(tmp_path: Path) -> None:
+    """Tools and recorded system texts of agents went out before the load, without a key: 160 tokens for the first job
+    already. Generated texts, those of chats and the keys of a prefix-cache test are new."""
+    rows = [
+        request(name, t, 600, traffic=traffic, prefix=prefix, prefix_tokens=160, **arm)
+        for name, t, traffic, prefix, arm in (
+            ("a", 0, "agent", "system", {}),
+            ("b", 0, "agent", "tools 3", {}),
+            ("c", 0, "agent", "prompt 0.0", {}),
+            ("d", 0, "chat", "system", {}),
+            ("e", 0, "agent", "system 1", {"arm": "warm"}),
+        )
+    ]
+    traffic = [{"name": "agent", "kind": "agentic"}, {"name": "chat", "kind": "chat"}]
+    found = figures(tmp_path / "run", *rows, scenario={"traffic": traffic}, **PAGED)
+    assert [eligible for eligible, _, _ in found] == [160, 160, 0, 0, 0]
+
+
 def test_a_cold_session_finds_only_its_own(tmp_path: Path) -> None:
     """With a salt a session: the shared text is nothing to it, not even the template's head; its history is."""
     shared = {"prefix": "agent/0/0", "prefix_tokens": 160}
