@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from analysis import caption_report
+from analysis import interference as interference_report
 from analysis import prefix_cache as prefix_cache_report
 from analysis.export import as_json, level_csv
 from analysis.objectives import Verdict, judge
@@ -58,6 +59,12 @@ def table(options: argparse.Namespace) -> int:
 def prefix_cache(options: argparse.Namespace) -> int:
     """What the prefix cache bought: the paired levels of one run."""
     sys.stdout.write(prefix_cache_report.report(_run_of(options.run), options))
+    return 0
+
+
+def interference(options: argparse.Namespace) -> int:
+    """What traffic classes do to each other: blocks of each alone and of all together."""
+    sys.stdout.write(interference_report.report(_run_of(options.run), options))
     return 0
 
 
@@ -118,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         ("table", table, _table_options),
         ("prefix-cache", prefix_cache, prefix_cache_report.add_options),
         ("captions", captions, caption_report.add_options),
+        ("interference", interference, interference_report.add_options),
     ):
         options = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
         options.set_defaults(command=command)

@@ -44,12 +44,19 @@ def order_statistic_interval(n: int, q: float, confidence: float = 0.95) -> tupl
     ``(1 - confidence) / 2``. ``None`` where ``n`` is too small for that: 95 % needs 6 values for the median and 72 for
     the 95 % quantile.
     """
+    lower, upper = order_statistic_bounds(n, q, confidence)
+    return None if lower is None or upper is None else (lower, upper)
+
+
+def order_statistic_bounds(n: int, q: float, confidence: float = 0.95) -> tuple[int | None, int | None]:
+    """Both ends of :func:`order_statistic_interval`, each ``None`` where ``n`` is too small for it alone.
+
+    A high quantile is bounded from below by few values already.
+    """
     tail = (1.0 - confidence) / 2.0
     lower = _largest_rank_missed_at_most(n, q, tail)
     from_above = _largest_rank_missed_at_most(n, 1.0 - q, tail)
-    if lower < 1 or from_above < 1:
-        return None
-    return lower, n + 1 - from_above
+    return lower or None, n + 1 - from_above if from_above else None
 
 
 def _largest_rank_missed_at_most(n: int, q: float, tail: float) -> int:
