@@ -44,6 +44,7 @@ class AgentFiles:
         self.trajectories = [] if traffic.trajectories is None else read_trajectories(traffic.trajectories)
         self.openings: list[Opening] = []
         self.opening_of: list[int] = []
+        self._numbers: dict[tuple[str | None, int], int] = {}  # of openings by system text and tools
         if not self.trajectories:
             self._add(None, self._named or builtin_tools())
         problems = self._without_tools() or list(filter(None, map(self._take, self.trajectories)))
@@ -80,9 +81,7 @@ class AgentFiles:
         if own is not None:
             system = own.text
         choice = toolset.choice(self._traffic.tool_choice, self._traffic.name)
-        opening = Opening(system, self._traffic.first_tokens, toolset, choice)
-        for number, known in enumerate(self.openings):
-            if known.system == opening.system and known.toolset is toolset:
-                return number
-        self.openings.append(opening)
-        return len(self.openings) - 1
+        number = self._numbers.setdefault((system, id(toolset)), len(self.openings))
+        if number == len(self.openings):
+            self.openings.append(Opening(system, self._traffic.first_tokens, toolset, choice))
+        return number

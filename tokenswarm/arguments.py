@@ -19,6 +19,11 @@ _FORMATS = {
     "uuid": "6f1c1a0e-5f1c-4b6e-9a53-0d3f2f6c2d10",
 }
 _DEEPEST = 12  # levels of a schema that refers to itself
+_BRANCHING = 3  # levels below which lists that may be empty are
+_MOST_VALUES = 5_000  # of one call
+_LONGEST = 100_000  # items or characters, whatever a schema asks for
+_LETTERS = 12  # of a word, at most
+_LARGEST = 1e300  # multiples of a number
 _SPREAD = 100  # between the limits of a number that has only one, or none
 
 Words = Callable[[int], str]
@@ -44,10 +49,15 @@ class _Maker:
     def __init__(self, root: dict[str, Any], rng: Random) -> None:
         self._root = root
         self._rng = rng
+        self._made = 0
+        self._followed = 0
         self.free: list[tuple[Any, Any, dict[str, Any]]] = []  # container, key, schema: texts to be filled with words
 
     def value(self, schema: Any, depth: int) -> Any:
-        """A value that fits; empty text where words are to be filled in."""
+        """A value that fits; empty text where words are to be filled in. Nothing once there are too many of them."""
+        self._made += 1
+        if self._made > _MOST_VALUES:
+            return None
         schema = self._plain(schema)
         choices = _choices(schema)
         if choices:
@@ -77,9 +87,10 @@ class _Maker:
         for index, (container, key, schema) in enumerate(self.free):
             share = max(1, (count + index) // len(self.free))
             text = words(share)
-            while len(text) < schema.get("minLength", 0):
-                text += f" {words(share)}"
-            container[key] = text[: schema.get("maxLength")]
+            least = _length(schema, "minLength")
+            while len(text) < least:
+                text += f" {words(max(share, (least - len(text)) // _LETTERS))}"
+            container[key] = text[: _length(schema, "maxLength", len(text))]
 
     def _put(self, container: Any, key: Any, schema: Any, depth: int) -> None:
         container[key] = self.value(schema, depth)
@@ -90,15 +101,15 @@ class _Maker:
     def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         properties = schema.get("properties", {})
-        required = schema.get("required", [])
+        required = dict.fromkeys(schema.get("required", []))
         optional = [key for key in properties if key not in required]
-        wanted = [*required, *optional[: max(0, schema.get("minProperties", 0) - len(required))]]
+        wanted = [*required, *optional[: max(0, _length(schema, "minProperties") - len(required))]]
         for key in wanted if depth < _DEEPEST else []:
             self._put(found, key, properties.get(key, {}), depth + 1)
         return found
 
     def _array(self, schema: dict[str, Any], depth: int) -> list[Any]:
-        count = max(schema.get("minItems", 0), min(1, schema.get("maxItems", 1)))
+        count = max(_length(schema, "minItems"), min(depth < _BRANCHING, _length(schema, "maxItems", 1)))
         found: list[Any] = [None] * (count if depth < _DEEPEST else 0)
         for index in range(len(found)):
             self._put(found, index, schema.get("items", {}), depth + 1)
@@ -106,7 +117,8 @@ class _Maker:
 
     def _plain(self, schema: Any, depth: int = 0) -> dict[str, Any]:
         """The schema with its reference followed, the first of its alternatives taken and its parts put together."""
-        if not isinstance(schema, dict) or depth > _DEEPEST:
+        self._followed += 1
+        if not isinstance(schema, dict) or depth > _DEEPEST or self._followed > 4 * _MOST_VALUES:
             return {}
         keys = [key for key in ("anyOf", "oneOf", "allOf", "$ref") if schema.get(key)]
         if not keys:
@@ -130,6 +142,11 @@ class _Maker:
         for step in reference.removeprefix("#").split("/")[1:]:
             place = place.get(step) if isinstance(place, dict) else None
         return place
+
+
+def _length(schema: dict[str, Any], key: str, otherwise: int = 0) -> int:
+    """A number of things, which JSON may write as ``2.0``, in bounds."""
+    return int(min(schema.get(key, otherwise), _LONGEST))
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -174,8 +191,11 @@ def _number(schema: dict[str, Any], rng: Random, *, whole: bool) -> float:
         high = low + _SPREAD
     step = schema.get("multipleOf", 1 if whole else None)
     if step is None:
-        value = float(low + (high - low) * rng.uniform(0.1, 0.9))
+        part = rng.uniform(0.1, 0.9)
+        value = float(low * (1.0 - part) + high * part)  # the difference of both may be no number
         return round(value, 2) if low < round(value, 2) < high else value
+    if max(abs(low), abs(high)) / step > _LARGEST:
+        return int(low) if whole else float(low)
     first, last = math.ceil(low / step), math.floor(high / step)
     first += first * step == schema.get("exclusiveMinimum")
     last -= last * step == schema.get("exclusiveMaximum")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -164,4 +165,4 @@ def _details_of(details: Any) -> Details | None:
 
 
 def _count(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and value == value else None
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None

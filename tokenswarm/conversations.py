@@ -148,7 +148,7 @@ class _Conversation:
         calls = _calls(message.get("tool_calls"), f"{place}.tool_calls")
         sent: dict[str, Any] = {"role": "assistant", "content": text}
         if calls:
-            sent["tool_calls"] = message["tool_calls"]
+            sent["tool_calls"] = [_api_form(call) for call in calls.values()]
         self._all_results(place)
         if not self._task.strip() and calls:
             raise Misfit(place, "a message of the user is wanted before the first tool call")
@@ -258,6 +258,10 @@ def _call(item: Any, place: str) -> ToolCall:
     if not isinstance(arguments, str | dict):
         raise Misfit(f"{place}.function.arguments", "JSON text, or an object, is wanted", arguments)
     return ToolCall(item["id"], name, arguments if isinstance(arguments, str) else _json(arguments))
+
+
+def _api_form(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _tools(value: Any) -> list[dict[str, Any]] | None:

@@ -261,7 +261,8 @@ def _decode_told_in(payload: bytes) -> Told:
 
 
 def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
+    """The first that is told; some servers tell -1 where they do not know."""
+    return next((value for value in values if value is not None and value >= 0), None)
 
 
 def _seconds(ms: float | None) -> float | None:

@@ -6,6 +6,8 @@ import json
 
 import msgspec
 
+_FEW_PARTS = 8  # of arguments that may be any JSON
+
 
 class FunctionDelta(msgspec.Struct, gc=False):
     name: str | None = None
@@ -27,13 +29,17 @@ class ToolCall(msgspec.Struct):
 
 
 class _Growing:
-    __slots__ = ("arguments", "id", "index", "name")
+    __slots__ = ("id", "index", "name", "parts")
 
     def __init__(self, index: int | None) -> None:
         self.index = index
         self.id: str | None = None
         self.name = ""
-        self.arguments = ""
+        self.parts: list[str] = []  # of the arguments
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.parts)
 
     def continues(self, id_: str | None, name: str | None) -> bool:
         """False where a delta that points here is the start of another call.
@@ -43,17 +49,24 @@ class _Growing:
         if id_ and self.id:
             return id_ == self.id or not name
         if name and self.name:
-            return name == self.name and not _is_json(self.arguments)
+            return name == self.name and not self._is_whole()
         return True
+
+    def _is_whole(self) -> bool:
+        """Whether the arguments are JSON already. Long ones are looked at only where an object ends."""
+        if len(self.parts) > _FEW_PARTS and not self.parts[-1].rstrip().endswith("}"):
+            return False
+        return _is_json(self.arguments)
 
 
 class ToolCalls:
     """The calls of one answer, in the order in which they began."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_calls", "_latest")
 
     def __init__(self) -> None:
         self._calls: list[_Growing] = []
+        self._latest: dict[int | None, _Growing] = {}  # the newest call of each index
 
     def add(self, deltas: list[CallDelta]) -> bool:
         """True where a delta had a name or arguments: only then is the event a token event."""
@@ -66,7 +79,7 @@ class ToolCalls:
             call.id = call.id or delta.id or None
             call.name = call.name or name or ""
             if arguments:
-                call.arguments += arguments
+                call.parts.append(arguments)
             told = told or bool(name or arguments)
         return told
 
@@ -74,18 +87,17 @@ class ToolCalls:
         return [ToolCall(call.id, call.name, call.arguments) for call in self._calls]
 
     def _call(self, delta: CallDelta, name: str | None) -> _Growing:
-        for call in reversed(self._calls):
-            if delta.index is None or call.index == delta.index:
-                if call.continues(delta.id, name):
-                    return call
-                break
-        self._calls.append(_Growing(delta.index))
-        return self._calls[-1]
+        newest = self._calls[-1] if self._calls else None
+        call = newest if delta.index is None else self._latest.get(delta.index)
+        if call is None or not call.continues(delta.id, name):
+            call = self._latest[delta.index] = _Growing(delta.index)
+            self._calls.append(call)
+        return call
 
 
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from functools import cache, cached_property
 from importlib.resources import files
@@ -21,6 +22,7 @@ from tokenswarm.yaml_source import Path as Place
 from tokenswarm.yaml_source import Problem, YamlSource, read_yaml
 
 CHOICES = ("auto", "none", "required")
+_LARGEST_FILE = 2_000_000  # bytes
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DEFINITION = "{type: function, function: {name: …, parameters: {…}}} is wanted"
 _JSON_NAMES = {list: "array", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
@@ -46,6 +48,8 @@ class Tool:
             error: ValidationError | None = best_match(self._validator.iter_errors(arguments))
         except Unresolvable as unresolvable:
             return f"$: {unresolvable}"
+        except RecursionError:
+            return "$: nested too deeply"
         return None if error is None else f"{error.json_path}: {_short(error.message, _LONGEST_COMPLAINT)}"
 
 
@@ -104,7 +108,7 @@ def parsed_arguments(call: ToolCall) -> tuple[dict[str, Any] | None, str | None]
     if not call.arguments.strip():
         return {}, None
     try:
-        arguments = json.loads(call.arguments, parse_constant=_refuse_constant)
+        arguments = json.loads(call.arguments, parse_constant=_refuse_constant, parse_float=_finite)
     except ValueError as error:
         return None, f"are not valid JSON: {error}"
     except RecursionError:
@@ -133,6 +137,14 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
+def _finite(text: str) -> float:
+    """Nor do they read what is larger than any number they know."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{_short(text, _LONGEST_VALUE)} is too large a number")
+    return number
+
+
 def sendable_arguments(call: ToolCall) -> str:
     """The arguments in a form that every server takes back in the history: the JSON text of an object.
 
@@ -151,9 +163,14 @@ def read_tools(path: str | Path) -> ToolSet:
     Raises ``InputError`` where the file cannot be read, ``ScenarioError`` with a line for every mistake.
     """
     try:
-        text = Path(path).read_text("utf-8-sig")
+        size = Path(path).stat().st_size
+        text = Path(path).read_text("utf-8-sig") if size <= _LARGEST_FILE else ""
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from error
+    if size > _LARGEST_FILE:
+        raise InputError(
+            f"{path}: {size} bytes; at most {_LARGEST_FILE} are wanted, since every request carries all tools"
+        )
     source = _source(text)
     problems = source.problems or [Problem(source.line(place), place, wrong) for place, wrong in _problems(source.data)]
     if problems:
@@ -172,7 +189,7 @@ def _source(text: str) -> YamlSource:
     """JSON is read as such, since YAML takes no tabs; anything else as YAML, with the lines of its values."""
     try:
         return YamlSource(data=json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return read_yaml(text)
 
 
@@ -183,7 +200,7 @@ def _problems(definitions: Any) -> list[tuple[Place, str]]:
     found: list[tuple[Place, str]] = []
     names: set[str] = set()
     for index, definition in enumerate(definitions):
-        wrong = _problem(definition)
+        wrong = _unsendable(definition) or _problem(definition)
         if wrong is None:
             name = definition["function"]["name"]
             wrong = (
@@ -193,6 +210,19 @@ def _problems(definitions: Any) -> list[tuple[Place, str]]:
         if wrong is not None:
             found.append(((index, *wrong[0]), wrong[1]))
     return found
+
+
+def _unsendable(definition: Any) -> tuple[Place, str] | None:
+    """What JSON cannot say, or half characters, which no request can carry."""
+    try:
+        json.dumps(definition, allow_nan=False, ensure_ascii=False).encode()
+    except RecursionError:
+        return (), "nested too deeply"
+    except UnicodeEncodeError:
+        return (), "half of a character (\\ud800 to \\udfff alone) stands in it; whole ones are wanted"
+    except ValueError:
+        return (), "JSON knows neither NaN nor infinity"
+    return None
 
 
 def _problem(definition: Any) -> tuple[Place, str] | None:
@@ -219,8 +249,13 @@ def _function_problem(function: dict[Any, Any]) -> tuple[Place, str] | None:
         return place, f"value {_shown(parameters)}: a JSON schema of type object is wanted"
     try:
         Draft202012Validator.check_schema(parameters)
+        Draft202012Validator(parameters, registry=Registry()).is_valid({})
     except SchemaError as error:
         return (*place, *error.absolute_path), f"no JSON schema: {_short(error.message, _LONGEST_COMPLAINT)}"
+    except RecursionError:
+        return place, "nested too deeply, or it refers to itself without end"
+    except Unresolvable:
+        return None  # told with the first call
     return None
 
 

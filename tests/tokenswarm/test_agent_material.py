@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from word_server import WordServer
 
+from tokenswarm.agent_files import AgentFiles
 from tokenswarm.agent_material import AgentMaterial
 from tokenswarm.counting import Server
 from tokenswarm.errors import InputError, ScenarioError, TargetError
@@ -368,6 +370,38 @@ def test_earlier_jobs_of_a_conversation_stand_before_the_task(tmp_path: Path) ->
     assert second.messages[1]["content"] is None
     assert json.loads(second.messages[1]["tool_calls"][0]["function"]["arguments"]) == {"malformed": "{oops"}
     assert second.messages[4] == {"role": "user", "content": "and boats?"}
+
+
+def test_arguments_of_an_earlier_job_may_be_an_object(tmp_path: Path) -> None:
+    """A call in the history is sent in the API's form, whether its arguments were recorded as text or as an object."""
+    bare = {"id": "c1", "function": {"name": "look", "arguments": {"where": "west"}}, "index": 0}
+    talk = [
+        TASK,
+        {"role": "assistant", "content": "", "tool_calls": [bare]},
+        {"role": "tool", "tool_call_id": "c1", "content": "sea"},
+        ANSWER,
+        {"role": "user", "content": "and boats?"},
+        ANSWER,
+    ]
+    path = recordings(tmp_path / "t.jsonl", {"messages": talk, "tools": [TOOL]})
+    made = material(WordServer("vllm", "usage"), trajectories=path)
+    second = max((first_turn(made, ordinal) for ordinal in range(2)), key=lambda turn: len(turn.messages or []))
+    (sent,) = second.messages[1]["tool_calls"]  # type: ignore[index]
+    assert json.loads(sent["function"].pop("arguments")) == {"where": "west"}
+    assert sent == {"id": "c1", "type": "function", "function": {"name": "look"}}
+
+
+def test_many_recordings_with_system_prompts_of_their_own_are_read_in_proportion(tmp_path: Path) -> None:
+    """A system prompt that tells the time makes 5,000 openings of 5,000 jobs; each is looked up, not searched for."""
+    system = {"role": "system", "content": "x" * 5000}
+    jobs = [{"messages": [system | {"content": f"{system['content']}{i}"}, TASK, ANSWER]} for i in range(5000)]
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([TOOL]))
+    path = recordings(tmp_path / "t.jsonl", *jobs, jobs[7])
+    started = time.process_time()
+    files = AgentFiles(AgenticTraffic(kind="agentic", trajectories=path, tools=str(tools)))
+    assert time.process_time() - started < 3
+    assert files.opening_of == [*range(5000), 7]
 
 
 def test_a_recording_whose_tools_are_missing_or_others_is_refused(tmp_path: Path) -> None:

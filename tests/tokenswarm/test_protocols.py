@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -116,6 +117,34 @@ def test_id_and_name_repeated_with_every_piece() -> None:
     assert calls(answer) == [("a", "f", '{"x":1}')]
 
 
+def test_a_name_repeated_with_every_piece_of_long_arguments() -> None:
+    """Twenty pieces with the same name are one call, until an object is whole: then the next one is another call."""
+    pieces = ['{"text": "', *["word } "] * 20, '"}']
+    answer = decode(*[call(index=0, function={"name": "write", "arguments": piece}) for piece in [*pieces, *pieces]])
+    assert calls(answer) == [(None, "write", "".join(pieces))] * 2
+
+
+def test_long_arguments_and_many_calls_take_time_in_proportion_to_their_length() -> None:
+    """Four megabytes in 200,000 pieces, and 20,000 calls in one answer, hold the other users up for seconds at most."""
+    event = json.dumps(call(index=0, function={"arguments": "x" * 20})).encode()
+    answer = decode(call(index=0, id="a", function={"name": "write", "arguments": ""}))
+    started = time.process_time()
+    answer.add([(1.0, event)] * 200_000)
+    many = decode(delta(tool_calls=[{"index": i, "function": {"name": "f", "arguments": "{}"}} for i in range(20_000)]))
+    assert time.process_time() - started < 20
+    assert [(one.name, len(one.arguments)) for one in answer.tool_calls] == [("write", 4_000_000)]
+    assert len(many.tool_calls) == 20_000
+
+
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 50_000])
+def test_arguments_nested_without_end_are_kept_as_they_are(arguments: str) -> None:
+    """They are the model's mistake, to be counted; they do not stop the client."""
+    piece = {"name": "f", "arguments": arguments}
+    assert calls(decode(call(index=0, function=piece), call(index=0, function={"name": "f", "arguments": "]"}))) == [
+        (None, "f", arguments + "]")
+    ]
+
+
 def test_two_calls_in_one_chunk() -> None:
     """Both are kept; the chunk is one token event."""
     both = [{"index": n, "id": str(n), "function": {"name": f"f{n}", "arguments": "{}"}} for n in (0, 1)]
@@ -182,6 +211,7 @@ def test_usage_on_some_chunks_only_tells_nothing_of_each() -> None:
         ({"prompt_cache_hit_tokens": 5, "reasoning_tokens": 3}, 5, 3),
         ({"prompt_tokens_details": {"cached_tokens": 0}, "reasoning_tokens": 0}, 0, 0),
         ({"prompt_tokens_details": [], "completion_tokens": 9.0}, None, None),
+        ({"prompt_tokens_details": {"cached_tokens": -1}, "reasoning_tokens": -1}, None, None),
     ],
 )
 def test_details_of_usage(usage: dict[str, Any], cached: int | None, reasoning: int | None) -> None:
@@ -241,6 +271,13 @@ def test_cached_tokens_from_timings() -> None:
     assert decode({**delta("stop", content="a"), "timings": {"cache_n": -1}}).cached_tokens is None
     usage = {"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 5}}, **timings}
     assert decode(delta(content="a"), usage).cached_tokens == 5
+
+
+def test_a_count_too_large_for_any_number_is_unknown() -> None:
+    """``1e400`` is read as infinite, which counts nothing."""
+    usage = b'{"prompt_tokens": 1e400, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 1e400}}'
+    answer = decode(b'{"choices": [], "usage": ' + usage + b"}")
+    assert (answer.prompt_tokens, answer.output_tokens, answer.cached_tokens) == (None, 9, None)
 
 
 def test_halves_of_a_character_are_joined() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -85,6 +86,16 @@ def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
             "1: [0].function.description: value 5: text is wanted",
         ),
         ("- {type: function\n", "not YAML"),
+        ("[" * 100_000, "1: nested deeper than 40 levels"),
+        ('[{"type": "function", "function": {"name": "a", "description": "\\ud800"}}]', "1: [0]: half of a character"),
+        (
+            '[{"type": "function", "function": {"name": "a", "parameters": {"maximum": NaN}}}]',
+            "1: [0]: JSON knows neither NaN nor infinity",
+        ),
+        (
+            '[{"type": "function", "function": {"name": "a", "parameters": {"$ref": "#"}}}]',
+            "1: [0].function.parameters: nested too deeply, or it refers to itself without end",
+        ),
     ],
 )
 def test_wrong_tool_files_are_told_by_place_value_and_wish(tmp_path: Path, text: str, told: str) -> None:
@@ -113,6 +124,15 @@ def test_unreadable_file_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "tools.json"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="cannot be read"):
+        read_tools(path)
+
+
+def test_a_file_too_large_to_be_sent_with_every_request_is_one_line(tmp_path: Path) -> None:
+    """Ten megabytes are no tools of an agent; they are not even read."""
+    path = tmp_path / "tools.json"
+    with path.open("wb") as file:
+        file.truncate(10_000_000)
+    with pytest.raises(InputError, match=r"tools\.json: 10000000 bytes; at most"):
         read_tools(path)
 
 
@@ -211,8 +231,49 @@ SCHEMAS: list[dict[str, Any]] = [
         "required": ["b"],
         "minProperties": 2,
     },
+    {
+        "properties": {side: {"type": "array", "items": {"$ref": "#"}} for side in ("a", "b", "c", "d")},
+        "required": ["a", "b", "c", "d"],
+    },
+    {"properties": {"s": {"type": "string", "minLength": 9.0, "maxLength": 12.0}}, "required": ["s"]},
+    {
+        "properties": {"l": {"type": "array", "minItems": 2.0}, "m": {"type": "integer"}},
+        "required": ["l"],
+        "minProperties": 2.0,
+    },
+    {"properties": {"n": {"type": "number", "minimum": -1.7e308, "maximum": 1.7e308}}, "required": ["n"]},
     {"type": "object"},
 ]
+
+
+@pytest.mark.parametrize("text", ['{"n": 1e999}', '{"n": NaN}', "[" * 50_000, '{"n": ' + "[" * 50_000])
+def test_what_no_number_or_depth_can_hold_is_malformed(text: str) -> None:
+    """Python reads it, or stops in the middle of it; a server would refuse it in the history."""
+    parameters = {"type": "object", "properties": {"n": {"type": "number", "multipleOf": 0.5}}}
+    checked = tools({"type": "function", "function": {"name": "set", "parameters": parameters}})
+    judged = checked.judge(ToolCall("a", "set", text))
+    assert judged.arguments is None
+    assert judged.problem is not None
+    assert len(judged.problem) < 300
+    assert json.loads(sendable_arguments(ToolCall("a", "set", text))) == {"malformed": text}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"type": "string", "minLength": 10**9},
+        {"type": "array", "minItems": 10**9, "items": {"type": "array", "minItems": 10**9}},
+        {"type": "array", "items": {"$ref": "#"}, "minItems": 3},
+        {"allOf": [{"$ref": "#/properties/a"}] * 9},
+        {"type": "number", "minimum": -1.7e308, "maximum": 1.7e308, "multipleOf": 5e-324},
+    ],
+)
+def test_schemas_that_ask_for_endless_much_get_a_bounded_try(wanted: dict[str, Any]) -> None:
+    """A call is made up within a second, and is no longer than a large one; whether it fits is told by its check."""
+    schema = {"type": "object", "properties": {"a": wanted, "b": {"$ref": "#"}}, "required": ["a", "b"]}
+    started = time.process_time()
+    assert len(json.dumps(make_arguments(schema, words, 5, Random(1)), allow_nan=False)) < 5_000_000
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
