@@ -123,11 +123,17 @@ class Gate:
     def _own_number(self) -> int | None:
         """Of a session that this process starts by itself; None where every class has its users."""
         if self._seats is not None:
+            self._foresee_seats(self._seats)
             return self._seats.take()
         if self.on_expect is None:
             return next(self._own)
         self._foresee()
         return self._foreseen.popleft()
+
+    def _foresee_seats(self, seats: Seats) -> None:
+        if self.on_expect is not None and self._endless is not None:
+            level, phase = self._endless
+            self._expect(level, phase, seats.ahead(FORESEEN))
 
     def _foresee(self) -> None:
         """Tell the numbers that come next, some ahead of their use."""
@@ -144,7 +150,9 @@ class Gate:
 
     def _forget(self) -> None:
         """Own sessions that were told and will not be played; where there are some, no granted ones wait."""
-        if self._foreseen:
+        if self._seats is not None:
+            self._seats.forget()
+        if self._foreseen or self._seats is not None:
             self._foreseen.clear()
             self.on_forget()
 

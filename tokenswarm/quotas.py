@@ -7,7 +7,6 @@ classes in turn, so that users of one class never get the number of another. Pur
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import count
 
 from tokenswarm.schedule import Mix, own_tickets
 
@@ -58,8 +57,10 @@ class Seats:
 
     def __init__(self, worker_index: int, quotas: Sequence[int]) -> None:
         self._free = list(quotas)
+        self._playing = [index for index, quota in enumerate(quotas) if quota]
         first = own_tickets(worker_index).start
-        self._numbers = [count(first + index, len(quotas)) for index in range(len(quotas))]
+        self._next = [first + index for index in range(len(quotas))]
+        self._told = list(self._next)
 
     def take(self) -> int | None:
         """The number of the next session's ticket; None where no class is below its quota."""
@@ -67,8 +68,24 @@ class Seats:
         if self._free[index] <= 0:
             return None
         self._free[index] -= 1
-        return next(self._numbers[index])
+        number = self._next[index]
+        self._next[index] += len(self._free)
+        return number
 
     def leave(self, number: int) -> None:
         """The session of the ticket with this number has ended."""
         self._free[place_of(number, len(self._free))[0]] += 1
+
+    def ahead(self, count: int) -> list[int]:
+        """Of the next ``count`` numbers of each class with users here those that were not told before."""
+        classes = len(self._free)
+        fresh: list[int] = []
+        for index in self._playing:
+            end = self._next[index] + count * classes
+            fresh += range(max(self._told[index], self._next[index]), end, classes)
+            self._told[index] = end
+        return fresh
+
+    def forget(self) -> None:
+        """Tell all numbers again."""
+        self._told = list(self._next)

@@ -210,3 +210,24 @@ def test_a_user_without_a_place_gets_that_of_one_that_was_killed() -> None:
     gevent.sleep(0.001)
     assert (gate.waiting, gate.in_session) == (0, 1)
     crowd.leave()
+
+
+def test_what_users_of_classes_take_was_told_before() -> None:
+    """Pictures can be made ahead: every ticket was told for its level and phase, anew with every phase."""
+    level = Level(index=0, concurrency=2, duration_s=1.0, quotas=(1, 1))
+    gate, told, forgotten = Gate([level], worker_index=0), set[Ticket](), []
+    gate.on_expect = told.update
+    gate.on_forget = lambda: forgotten.append(told.clear())
+    crowd = Crowd(gate, 2)
+    for phase in (Phase.WARMUP, Phase.MEASURED):
+        gate.open(0, phase, (1, 1))
+        gevent.sleep(0.001)
+        crowd.end(0)
+        crowd.end(1)
+        assert len(told) > 30
+        last = {ticket._replace(taken_s=0.0) for ticket in crowd.taken[-2:]}
+        assert {ticket.phase for ticket in last} == {phase}
+        assert last <= told
+    assert len(forgotten) == 2
+    gate.close(late_is_drain=True)
+    crowd.leave()

@@ -88,3 +88,16 @@ def test_never_more_of_a_class_than_its_quota(quotas: list[int], seed: int) -> N
         for number in rng.sample(busy, rng.randint(0, len(busy))):
             busy.remove(number)
             seats.leave(number)
+
+
+def test_numbers_are_told_once_some_ahead_of_their_use() -> None:
+    """Of the classes with users alone; each number once, unless all are to be told again."""
+    seats = Seats(0, (1, 0, 1))
+    first = FILL_BLOCK
+    assert seats.ahead(2) == [first, first + 3, first + 2, first + 5]
+    assert seats.ahead(2) == []
+    taken = seats.take()
+    assert taken == first
+    assert seats.ahead(2) == [first + 6]
+    seats.forget()
+    assert seats.ahead(2) == [first + 3, first + 6, first + 2, first + 5]
