@@ -17,7 +17,7 @@ from analysis.figures import BLANK, Figure, Mark, Values, mean_figure, number, q
 from analysis.limits import mapping
 from analysis.requests_csv import values_of
 from analysis.run_folder import Run
-from analysis.window import Counting, after_warmup
+from analysis.window import Counting
 from tokenswarm.distributions import Distribution
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Phase
@@ -93,14 +93,14 @@ def _question_tokens(traffic: dict[str, Any]) -> float | None:
 
 
 def _rates(about: pd.DataFrame, counting: Counting) -> dict[str, Figure]:
-    """Each answered request counts where it ended; with ``whole_window`` those of any phase after the warm-up, each by
-    the share of its time that lies in the window."""
+    """The measured answers; with ``whole_window`` those of any phase, each by the share of its time that lies in the
+    window: where a warm-up is a time, its last requests are the first ones of the window."""
     window = counting.window
     answered = about[about["error_kind"].isna()]
     if window is None or answered.empty:
         return {"images_per_s": BLANK, "captions_per_h": BLANK}
     if counting.whole_window:
-        counted = after_warmup(answered)
+        counted = answered
         weights = counting.inside(counted["sent_s"], counted["finished_s"])
     else:
         counted = answered[answered["phase"] == Phase.MEASURED]

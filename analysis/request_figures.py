@@ -7,7 +7,7 @@ import pandas as pd
 
 from analysis.figures import BLANK, QUANTILES, Figure, Mark, Values, mean_figure, number, quantile_figure, ratio
 from analysis.requests_csv import values_of
-from analysis.window import Window, after_warmup
+from analysis.window import Window
 from tokenswarm.quantiles import LogHistogram
 from tokenswarm.records import Phase
 
@@ -42,12 +42,11 @@ def sizes(good: pd.DataFrame) -> dict[str, Figure]:
 
 
 def prompt_tokens(rows: pd.DataFrame, window: Window, whole_window: bool) -> float | None:
-    """Prompt tokens of the successful measured requests; with ``whole_window`` of all requests after the warm-up whose
-    first token came in the window. Blank unless at least 95 % of them tell."""
+    """Prompt tokens of the successful measured requests; with ``whole_window`` of all whose first token came in the
+    window, those of a warm-up that was still under way too. Blank unless at least 95 % of them tell."""
     counted = rows[(rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna()]
     if whole_window:
-        began = after_warmup(rows)
-        counted = began[began["first_token_s"].between(window.start_s, window.end_s)]
+        counted = rows[rows["first_token_s"].between(window.start_s, window.end_s)]
     known = counted["prompt_tokens"].dropna()
     return float(known.sum()) if len(known) and len(known) >= (1 - MOST_UNTOLD) * len(counted) else None
 

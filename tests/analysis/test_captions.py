@@ -58,19 +58,19 @@ def test_rates_of_a_plain_drain(table: Any, tmp_path: Path) -> None:
 
 
 def test_rates_of_a_window(table: Any, tmp_path: Path) -> None:
-    """tail: fill: a fill request counts by the share of its time in the window, its prompt where its answer began; the
-    warm-up counts nowhere."""
+    """tail: fill: any request counts by the share of its time in the window, its prompt where its answer began."""
     rows = [
         *streams(),
-        question(9, 0, 98.5, 0.5, phase="warmup", session="0.warmup.0"),
+        question(9, 0, 98.0, 0.5, phase="warmup", session="0.warmup.0"),  # before the window
+        question(10, 1, 99.5, 0.6, phase="warmup", session="0.warmup.1"),  # 1.5 of its 2 s, its prompt
         question(7, 0, 108.5, 0.5, phase="fill", session="0.fill.7"),  # 1.5 of its 2 s, its prompt
         question(8, 1, 109.5, 0.6, phase="fill", session="0.fill.8"),  # 0.5 of its 2 s, not its prompt
     ]
     found = figures(table, write_run(tmp_path / "run", rows, levels=[{"concurrency": 2, "tail": "fill"}]))
     assert found["wall_s"] == pytest.approx(10)
     assert found["images_per_s"] == pytest.approx(3.75 / 10)
-    assert found["captions_per_h"] == pytest.approx((6 + 0.75 + 0.25) * 360)
-    assert found["prompt_tok_s"] == pytest.approx((3 * 300 + 3 * 400 + 300) / 10)
+    assert found["captions_per_h"] == pytest.approx((6 + 0.75 + 0.75 + 0.25) * 360)
+    assert found["prompt_tok_s"] == pytest.approx((3 * 300 + 3 * 400 + 400 + 300) / 10)
 
 
 def test_first_and_second_questions_apart(table: Any, tmp_path: Path) -> None:
