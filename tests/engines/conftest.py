@@ -24,7 +24,9 @@ from tests.locust_process import Run, free_port, run_locust
 
 HERE = Path(__file__).parent
 START_LIMIT_S = 240  # vLLM's first start inspects the model and fills caches
+AGENT_TEMPLATE = HERE / "agent.jinja"
 VLLM_REPORTING = ("--enable-prompt-tokens-details", "--enable-per-request-metrics")
+VLLM_TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 
 
 @dataclass
@@ -59,11 +61,16 @@ def _need(engine: str, name: str) -> None:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], log: Path, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A process group of its own, ended as a group: politely first."""
-    with log.open("w", encoding="utf-8") as stderr:
+def _running(
+    command: list[str], log: Path, env: dict[str, str] | None = None, *, stdout: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A process group of its own, ended as a group: politely first. All that it says goes to ``log``.
+
+    ``stdout``: another way for what it prints; nobody may forget to read a pipe, or the process stops when it is full.
+    """
+    with log.open("w", encoding="utf-8") as said:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True,
+            command, stdin=subprocess.PIPE, stdout=said if stdout is None else stdout, stderr=said, text=True,
             start_new_session=True, env={**os.environ, **(env or {})},
         )  # fmt: skip
     try:
@@ -97,12 +104,22 @@ def _engine(process: subprocess.Popen[str], url: str) -> Iterator[Engine]:
 
 
 @contextlib.contextmanager
-def llamacpp_engine(folder: Path) -> Iterator[Engine]:
-    """llama.cpp with SmolLM2-135M, eight slots of 1024 tokens, on one core. About a second to start."""
+def wired_anew(engine: Engine) -> Iterator[Engine]:
+    """The same engine with a wire that has kept nothing yet."""
+    with _engine(engine.process, engine.url) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def llamacpp_engine(folder: Path, *options: str) -> Iterator[Engine]:
+    """llama.cpp with SmolLM2-135M, eight slots, on one core. About a second to start.
+
+    ``options`` are those of ``llamacpp_server.py``.
+    """
     _need("llamacpp", "llama.cpp")
-    command = [install.python("llamacpp"), HERE / "llamacpp_server.py", install.model_path("llamacpp")]
+    command = [install.python("llamacpp"), HERE / "llamacpp_server.py", install.model_path("llamacpp"), *options]
     log = folder / "llamacpp.log"
-    with _running([str(part) for part in command], log) as process:
+    with _running([str(part) for part in command], log, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         assert url.startswith("http://"), f"llama.cpp did not start: {log.read_text('utf-8')[-2000:]}"
@@ -111,15 +128,15 @@ def llamacpp_engine(folder: Path) -> Iterator[Engine]:
 
 
 @contextlib.contextmanager
-def vllm_engine(folder: Path, reporting: tuple[str, ...] = VLLM_REPORTING) -> Iterator[Engine]:
+def vllm_engine(folder: Path, options: tuple[str, ...] = (*VLLM_REPORTING, *VLLM_TOOLS)) -> Iterator[Engine]:
     """vLLM on the CPU with a tiny random Qwen2. Half a minute to start, twice that the first time."""
     _need("vllm", "vLLM")
     url, log = f"http://127.0.0.1:{free_port()}", folder / "vllm.log"
     command = [
         str(install.python("vllm").with_name("vllm")), "serve", str(install.model_path("vllm")),
         "--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--served-model-name", "tiny",
-        "--enforce-eager", "--max-model-len", "1024", "--max-num-seqs", "16", "--block-size", "32",
-        "--enable-prefix-caching", *reporting,
+        "--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "16", "--block-size", "32",
+        "--chat-template", str(AGENT_TEMPLATE), "--enable-prefix-caching", *options,
     ]  # fmt: skip
     env = {
         "HF_HUB_OFFLINE": "1",
@@ -144,6 +161,13 @@ def _wait_until_healthy(process: subprocess.Popen[str], url: str, log: Path) -> 
         except OSError:
             time.sleep(0.5)
     pytest.fail(f"vLLM was not ready after {START_LIMIT_S} s: {log.read_text('utf-8')[-2000:]}")
+
+
+@pytest.fixture(scope="session")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """One vLLM for all tests that need no other, since its start takes longer than they do. It reports all it can."""
+    with vllm_engine(tmp_path_factory.mktemp("vllm")) as engine:
+        yield engine
 
 
 @pytest.fixture

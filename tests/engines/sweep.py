@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tests.engines.conftest import Engine
 from tests.engines.wire import Exchange
-from tests.locust_process import Run, run_locust
+from tests.locust_process import ROOT, Run, run_locust
 
+LOCUSTFILE = ROOT / "locustfiles" / "mixed.py"
 SCENARIO = """
 traffic:
   - {name: chat, input_tokens: {uniform: [60, 90]}, output_tokens: {uniform: [16, 24]}}
@@ -29,10 +30,10 @@ class Sweep:
     gained: dict[str, float]  # what the run added to each counter of the engine
 
 
-def play_sweep(engine: Engine, folder: Path, counters: tuple[str, ...]) -> Sweep:
+def play_sweep(engine: Engine, folder: Path, counters: tuple[str, ...], scenario: str = SCENARIO) -> Sweep:
     """One run through the wire; ``counters`` are read before and after it."""
     before = {name: engine.counter(name) for name in counters}
-    run = run_locust(folder, "-H", engine.wire.url, scenario=SCENARIO, timeout=300)
+    run = run_locust(folder, "-H", engine.wire.url, scenario=scenario, timeout=300, locustfile=LOCUSTFILE)
     gained = {name: engine.counter(name) - count for name, count in before.items()}
     return Sweep(engine, run, {one.id: one for one in engine.wire.exchanges()}, gained)
 

@@ -24,16 +24,9 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """With prefix caching in blocks of 32, and telling of it."""
-    with vllm_engine(tmp_path_factory.mktemp("vllm")) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
 def llamacpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """As it is by default."""
-    with llamacpp_engine(tmp_path_factory.mktemp("llamacpp")) as engine:
+    """As it is by default, with short slots: the probe takes prompts as long as fit into one."""
+    with llamacpp_engine(tmp_path_factory.mktemp("llamacpp"), "--slot-tokens", "640") as engine:
         yield engine
 
 
@@ -73,18 +66,10 @@ def test_cache_probe_on_llamacpp(llamacpp: Engine) -> None:
     assert (found.reports_cached_tokens, found.flag) == (True, None)
 
 
-def test_cache_probe_by_vllms_counters(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A vLLM that does not report them: the same findings by its counters, and the flag that it lacks."""
-    with vllm_engine(tmp_path_factory.mktemp("silent"), reporting=()) as engine:
-        found = probed(engine, "tiny")
-        assert (found.state, found.block_tokens, found.salt) == ("on", 32, "isolates")
-        assert (found.reports_cached_tokens, found.flag) == (False, "--enable-prompt-tokens-details")
-
-
 def test_cache_probe_on_vllm_without_a_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The engine says that it is off, and nothing is found."""
-    reporting = ("--no-enable-prefix-caching", "--enable-prompt-tokens-details")
-    with vllm_engine(tmp_path_factory.mktemp("off"), reporting) as engine:
+    options = ("--no-enable-prefix-caching", "--enable-prompt-tokens-details")
+    with vllm_engine(tmp_path_factory.mktemp("off"), options) as engine:
         found = probed(engine, "tiny")
         assert (found.state, found.block_tokens, found.salt) == ("off", None, None)
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_no_prompt_is_in_the_cache_from_an_earlier_one(sweep: Sweep) -> None:
     not, and at least 30 tokens of each prompt are ours.
     """
     sweeps.assert_prompts_are_fresh(sweep)
-    head = _common_prefix(_prompt_ids(sweep.engine, "Alpha"), _prompt_ids(sweep.engine, "zebra"))
+    head = head_tokens(sweep.engine, "user", {})
     assert 10 < head < 30
     cached = [int(row["cached_tokens"]) for row in sweep.run.rows]
     assert max(cached) <= head + 6
@@ -168,24 +169,26 @@ load:
         os.kill(llamacpp.process.pid, signal.SIGKILL)
 
     run = locust("-H", llamacpp.url, scenario=scenario, watch=kill_when_answering)
-    kinds = Counter(row["error_kind"] for row in run.rows)
     assert len(run.measured()) == 12, run.output
-    assert 1 <= kinds["truncated"] + kinds["reset"] <= 4
-    assert kinds["truncated"] + kinds["reset"] + kinds["refused"] == 12
-    cut = [row for row in run.rows if row["error_kind"] != "refused"]
+    cut = [row for row in run.rows if row["headers_s"]]
+    assert 1 <= len(cut) <= 4
+    assert {row["error_kind"] for row in cut} <= {"truncated", "reset"}
+    # a dying process may still take a connection, so that not each of the others is refused
+    assert {row["error_kind"] for row in run.rows if not row["headers_s"]} <= {"refused", "reset"}
     assert any(row["first_token_s"] and int(row["chunks"]) > 1 for row in cut)
-    assert all(row["output_tokens"] == "" for row in cut), "a count that the server never gave"
+    assert all(row["output_tokens"] == "" for row in run.rows), "a count that the server never gave"
     assert run.code not in (0, -9), run.output
     (level,) = run.table()["levels"]
     assert (level["requests"], level["failed"]) == (12, 12)
 
 
-def _prompt_ids(engine: Engine, text: str) -> list[int]:
-    """Ids of a chat with this one message, as the server renders it."""
-    rendered = engine.post("/apply-template", {"messages": [{"role": "user", "content": text}]})["prompt"]
+def head_tokens(engine: Engine, role: str, fields: dict[str, Any]) -> int:
+    """Leading tokens that two requests have in common whose first messages differ; as the server renders them."""
+    one, other = (_prompt_ids(engine, {**fields, "messages": [{"role": role, "content": text}]}) for text in "Az")
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _prompt_ids(engine: Engine, request: dict[str, Any]) -> list[int]:
+    rendered = engine.post("/apply-template", request)["prompt"]
     answer = engine.post("/tokenize", {"content": rendered, "add_special": True, "parse_special": True})
     return list(answer["tokens"])
-
-
-def _common_prefix(one: list[int], other: list[int]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
 import pytest
 
 from tests.engines import sweep as sweeps
-from tests.engines.conftest import vllm_engine
+from tests.engines.conftest import Engine, wired_anew
 from tests.engines.sweep import Sweep, seconds
 
 pytestmark = pytest.mark.engine
@@ -19,11 +18,10 @@ HITS = "vllm:prefix_cache_hits_total"
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
+def sweep(vllm: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
     """One sweep at 1, 2, 4 and 8 users, looked at by several tests."""
-    folder = tmp_path_factory.mktemp("vllm")
-    with vllm_engine(folder) as engine:
-        yield sweeps.play_sweep(engine, folder, (GENERATED, PROMPTED, HITS))
+    with wired_anew(vllm) as engine:
+        yield sweeps.play_sweep(engine, tmp_path_factory.mktemp("sweep"), (GENERATED, PROMPTED, HITS))
 
 
 def test_sweep_gives_a_table_without_failures(sweep: Sweep) -> None:
@@ -57,17 +55,18 @@ def test_latencies_agree_with_the_servers_own(sweep: Sweep) -> None:
     """Against ``metrics`` in the last chunk of the same requests, as the wire carried it.
 
     The engine stamps tokens before its API server, a busy Python process, sends them: no answer can be seen to end
-    earlier than the engine says, and with one or two users not much later.
+    earlier than the engine says. Tokens that it sends together are seen together; where it kept up with the engine (in
+    a quarter of the requests of one and two users at least), the time of the answer is the engine's.
     """
     rows = [row for row in sweep.run.rows if not row["error_kind"]]
     assert len(rows) == len(sweep.exchanges) > sum(sweeps.MEASURED.values())
-    few: list[tuple[float, float]] = []
+    few: list[float] = []
     for row in rows:
         metrics = sweep.exchanges[row["request_id"]].last("metrics")
         first_s, rest_s = metrics["time_to_first_token_ms"] / 1e3, metrics["generation_time_ms"] / 1e3
         assert seconds(row, "sent_s", "first_token_s") > first_s - 0.002
         assert seconds(row, "sent_s", "last_token_s") > first_s + rest_s - 0.002
-        if row["concurrency"] in "12" and row["phase"] != "warmup":
-            few.append((seconds(row, "first_token_s", "last_token_s"), rest_s))
-    assert len(few) >= sweeps.MEASURED[1] + sweeps.MEASURED[2]
-    assert median(ours for ours, _ in few) == pytest.approx(median(theirs for _, theirs in few), rel=0.1, abs=0.005)
+        if row["concurrency"] in "12":
+            few.append(abs(seconds(row, "first_token_s", "last_token_s") / rest_s - 1))
+    assert len(few) > sweeps.MEASURED[1] + sweeps.MEASURED[2]
+    assert sorted(few)[len(few) // 4] < 0.1

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 BLOCK = 65536
+EVENTS, JSON = "text/event-stream", "application/json"
 
 
 @dataclass
@@ -78,6 +79,11 @@ class Wire:
         parsed = [_parse(*turn) for connection in self._connections for turn in connection.turns()]
         return [exchange for exchange in parsed if exchange is not None]
 
+    def usages(self) -> list[dict[str, Any]]:
+        """``usage`` of every answer so far that has one, streamed or not: what the engine was asked in all."""
+        answers = [answered for connection in self._connections for _, answered in connection.turns()]
+        return [usage for usage in map(_usage, answers) if usage is not None]
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # closed
             while True:
@@ -112,10 +118,24 @@ class _Received:
 def _parse(asked: bytes, answered: bytes) -> Exchange | None:
     """None for what is no streamed answer."""
     head, _, body = asked.partition(b"\r\n\r\n")
+    kind, text = _answer(answered)
+    return Exchange(head.split(b" ")[1].decode(), json.loads(body), _events(text)) if kind == EVENTS else None
+
+
+def _usage(answered: bytes) -> dict[str, Any] | None:
+    kind, text = _answer(answered)
+    said = _events(text) if kind == EVENTS else [json.loads(text)] if kind == JSON else []
+    return next((event["usage"] for event in reversed(said) if isinstance(event, dict) and event.get("usage")), None)
+
+
+def _answer(answered: bytes) -> tuple[str, str]:
+    """Content type and body."""
     answer = http.client.HTTPResponse(cast(socket.socket, _Received(answered)))
     answer.begin()
-    if answer.headers.get_content_type() != "text/event-stream":
-        return None
-    data = [line.removeprefix("data: ") for line in answer.read().decode().splitlines() if line.startswith("data: ")]
-    events = [json.loads(text) for text in data if text != "[DONE]"]
-    return Exchange(head.split(b" ")[1].decode(), json.loads(body), events)
+    return answer.headers.get_content_type(), answer.read().decode()
+
+
+def _events(text: str) -> list[dict[str, Any]]:
+    lines = text.replace("\r\n", "\n").split("\n")  # splitlines() knows ends that are none in an event stream
+    data = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+    return [json.loads(event) for event in data if event != "[DONE]"]
