@@ -180,7 +180,14 @@ class Casting:
         if ticket.level is None or ticket.number >= FILL_BLOCK:
             return first[-1] + rank
         warmups = 0 if ticket.phase == Phase.WARMUP else self._mix.count(index, ticket.level.warmup_sessions)
-        return first[self._text_level(ticket) or 0] + warmups + rank
+        return first[self._job_level(ticket, index) or 0] + warmups + rank
+
+    def _job_level(self, ticket: Ticket, index: int) -> int | None:
+        """The level whose jobs a session of the class with this ``index`` takes. Recorded jobs have words of their own
+        when they come again; prompts from a file and pictures have none and go on."""
+        if ticket.level is not None and isinstance(self.traffic[index], AgenticTraffic):
+            return self._text_level(ticket) if ticket.level.round is None else ticket.level.round
+        return self._text_level(ticket)
 
     def require_room_for_nonce(self) -> None:
         """Raise ``InputError`` where prompts are token ids, which no nonce can stand before."""
@@ -198,7 +205,9 @@ class Casting:
 
 
 def _work(ticket: Ticket, key: tuple[int | None, str, int]) -> tuple[int | None, str, int]:
-    """What decides the lengths and pauses of a session, where ``key`` decides its words: levels of one round of a
-    measurement of interference have them in common."""
+    """What decides the lengths and pauses of a session, where ``key`` decides its words: levels of one round have them
+    in common. Blocks of interference go by time, and may reach the same session in another phase."""
     level = ticket.level
-    return key if level is None or level.round is None else (level.round, "round", ticket.number)
+    if level is None or level.round is None:
+        return key
+    return (level.round, "round", ticket.number) if level.quotas else (level.round, ticket.phase, ticket.number)

@@ -14,7 +14,8 @@ def planned_levels(scenario: Scenario) -> tuple[Level, ...]:
     closed = scenario.load.closed
     if scenario.interference is not None:
         return _blocks(scenario, closed, scenario.interference.blocks)
-    steps = [(users, arms) for users in closed.users for arms in _arms_of(scenario)]
+    kinds = _arms_of(scenario)
+    steps = [(users, arms) for users in closed.users for arms in kinds]
     labels = level_labels(f"c={users} {arms}".strip() for users, arms in steps)
     return tuple(
         Level(
@@ -29,13 +30,15 @@ def planned_levels(scenario: Scenario) -> tuple[Level, ...]:
             drain_limit_s=closed.drain_limit_s,
             label=label,
             arms=arms,
+            round=index - index % len(kinds) + kinds.index(Arms.COLD) if arms in (Arms.COLD, Arms.WARM) else None,
         )
         for index, ((users, arms), label) in enumerate(zip(steps, labels, strict=True))
     )
 
 
 def _arms_of(scenario: Scenario) -> tuple[Arms, ...]:
-    """The levels that each number of users gets."""
+    """The levels that each number of users gets. The whole ones do the same work, so that chance makes no difference
+    between them; their round is the number of the first."""
     test = scenario.prefix_cache
     if test is None:
         return (Arms.NONE,)

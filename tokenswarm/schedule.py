@@ -45,7 +45,7 @@ class Level:
     label: str = ""  # "c=8"; one that comes again is "c=8 #2"
     arms: Arms = Arms.NONE
     quotas: tuple[int, ...] = ()  # users of each traffic class; empty where tickets are mixed by the weights
-    round: int | None = None  # of a measurement of interference: levels of a round do the same work
+    round: int | None = None  # levels of a round do the same work: blocks of interference, whole cold and warm levels
 
 
 def level_labels(names: Iterable[str]) -> list[str]:

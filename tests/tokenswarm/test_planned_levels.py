@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +56,44 @@ def words(session: Session) -> str:
     turn = session.next()
     assert turn is not None
     return str(turn.messages)
+
+
+MATERIAL = Path(__file__).parents[2] / "scenarios" / "material"
+GENERATED = "steps: {uniform: [2, 9]}"
+RECORDED = (
+    f"tools: {MATERIAL / 'tools/support.yaml'}, trajectories: {MATERIAL / 'trajectories/support.jsonl'}"  # 9 jobs
+)
+WHOLE = """\
+traffic: [{{kind: agentic, {course}, system_prompt: {{tokens: 50}}}}]
+load: {{closed: {{users: [2, 4], sessions: 6, warmup_sessions: 2}}}}
+prefix_cache: {{cold: session, throughput: true}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("course", "phase", "first"),
+    [
+        (GENERATED, Phase.WARMUP, 0),
+        (GENERATED, Phase.MEASURED, 0),
+        (GENERATED, Phase.FILL, FILL_BLOCK),
+        (RECORDED, Phase.WARMUP, 0),
+        (RECORDED, Phase.MEASURED, 0),
+    ],
+)
+def test_whole_levels_play_the_same_jobs_in_other_words(course: str, phase: Phase, first: int) -> None:
+    """Cold, warm, warm and cold of one number of users are equal in all lengths and pauses, and share no text; the
+    paired level and those of another number of users have jobs of their own."""
+    plan = make_plan(WHOLE.format(course=course))
+    assert [level.round for level in plan.levels] == [None, 1, 1, 1, 1, None, 6, 6, 6, 6]
+
+    def played(level: Level, play: Callable[[Session], Any]) -> tuple[Any, ...]:
+        tickets = [Ticket(level, phase, first + number, 0.0) for number in range(6)]
+        return tuple(play(plan.casting.session(ticket)[1]) for ticket in tickets)
+
+    courses = [played(level, lengths) for level in plan.levels]
+    assert len({repr(course) for course in courses[1:5]}) == 1
+    assert len({repr(course) for course in courses}) == 4
+    assert len({played(level, words) for level in plan.levels}) == 10
 
 
 def test_blocks_alone_and_together_take_turns() -> None:
