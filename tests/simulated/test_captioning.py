@@ -120,6 +120,8 @@ def test_thirty_streams_look_each_picture_up_twice_and_find_it_once(
     queried, found = ([int(float(row[name])) for row in samples] for name in ("mm_queries", "mm_hits"))
     assert queried[-1] - queried[0] == 132
     assert found[-1] - found[0] == 66
+    (level,) = run.table()["levels"]
+    assert (level["image_cache"]["state"], level["image_cache"]["measured"]) == ("confirmed", 0.5)
 
 
 def test_the_same_pictures_with_one_and_with_two_workers(
