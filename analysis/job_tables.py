@@ -11,7 +11,7 @@ from analysis.levels import LevelRow
 from analysis.outcome import Outcome
 from analysis.part import Part
 from analysis.steps import ContextRow, StepRow
-from analysis.tables import TextTable, level_cell
+from analysis.tables import TextTable, level_cell, level_marks
 from tokenswarm.records import Divergence
 
 
@@ -30,16 +30,17 @@ def job_blocks(outcome: Outcome) -> list[Part]:
 def step_blocks(outcome: Outcome) -> list[Part]:
     """For each class of jobs, cached against eligible tokens by step, and TTFT by length of the context."""
     blocks = []
+    marks = {row.level: level_marks(row) for row in outcome.levels}
     for traffic in outcome.job_classes:
         of_class = f": {traffic}" if len(outcome.job_classes) > 1 else ""
         groups = [row for row in outcome.step_groups if row.traffic == traffic]
         if any(row.eligible_tokens.value is not None for row in groups):
             title = f"Cached against eligible prompt tokens by step{of_class}"
-            blocks.append(Part(title, _step_table(groups, title), [_ELIGIBLE]))
+            blocks.append(Part(title, _step_table(groups, title, marks), [_eligible(groups)]))
         contexts = [row for row in outcome.contexts if row.traffic == traffic]
         if contexts:
             title = f"TTFT by length of the prompt{of_class}"
-            blocks.append(Part(title, _context_table(contexts, title), []))
+            blocks.append(Part(title, _context_table(contexts, title, marks), []))
     return blocks
 
 
@@ -136,7 +137,13 @@ def _divergences(traffic: str, jobs: list[LevelJobs]) -> list[str]:
     ]
 
 
-def _step_table(rows: list[StepRow], title: str) -> TextTable:
+def _eligible(rows: list[StepRow]) -> str:
+    """What the shares are of, and how more than all can be found."""
+    above = any(row.share is not None and row.share > _ABOVE for row in rows)
+    return _ELIGIBLE + (_MORE_THAN_ELIGIBLE if above else "")
+
+
+def _step_table(rows: list[StepRow], title: str, marks: dict[int | None, str]) -> TextTable:
     """Rows of steps with all levels together, and a column of shares for each level."""
     whole = [row for row in rows if row.level is None]
     levels = {row.level: row.label for row in rows if row.level is not None}
@@ -153,12 +160,12 @@ def _step_table(rows: list[StepRow], title: str) -> TextTable:
     header = ["step", "requests", "prompt tokens", "eligible tokens", "cached tokens", "of eligible"]
     for level, label in levels.items():
         shares = {row.first: row.share for row in rows if row.level == level}
-        header.append(f"at {label}")
+        header.append(f"at {label}{marks.get(level, '')}")
         columns.append([_percent(shares.get(row.first)) for row in whole])
     return TextTable("steps", title, header, [list(cells) for cells in zip(*columns, strict=True)])
 
 
-def _context_table(rows: list[ContextRow], title: str) -> TextTable:
+def _context_table(rows: list[ContextRow], title: str, marks: dict[int | None, str]) -> TextTable:
     """Rows of lengths, and two columns for each level; one where there are many."""
     lengths = sorted({(row.low, row.tokens) for row in rows})
     header = ["prompt tokens", "requests"]
@@ -168,7 +175,7 @@ def _context_table(rows: list[ContextRow], title: str) -> TextTable:
     shown = _QUANTILES[:1] if len(levels) > _MANY_LEVELS else _QUANTILES
     for level in levels:
         mine = {row.low: row for row in rows if row.level == level}
-        label = next(iter(mine.values())).label
+        label = next(iter(mine.values())).label + marks.get(level, "")
         for name, pick in shown:
             figures = [_in_ms(pick(mine[low])) if low in mine else BLANK for low, _ in lengths]
             header.append(f"{label} {name} ms".strip())
@@ -201,6 +208,11 @@ _DURATIONS = (
 )
 _MANY_LEVELS = 4  # more have no room for a second column each
 _ELIGIBLE = "eligible: what an ideal cache could have served, of the session's own past and of texts it shares"
+_ABOVE = 1.02  # below, it is the head of the template
+_MORE_THAN_ELIGIBLE = (
+    "; above 100%: also the head that all prompts have, a shared text whose first request was still under way, or "
+    "prompts of an earlier load"
+)
 _PART_TITLES = {
     "model": "in model s",
     "queue": "queue s",

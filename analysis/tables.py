@@ -177,7 +177,12 @@ def _identity(row: LevelRow, by_class: bool) -> list[str]:
 
 def level_cell(row: LevelRow) -> str:
     """The level with the marks that concern all of it."""
-    return row.short_name + ("" if row.complete else "!") + (CONTAMINATED if row.contaminated else "")
+    return row.short_name + level_marks(row)
+
+
+def level_marks(row: LevelRow) -> str:
+    """What a reader must know about the level wherever its figures stand."""
+    return ("" if row.complete else "!") + (CONTAMINATED if row.contaminated else "")
 
 
 def _warmed(row: WarmupRow) -> str:

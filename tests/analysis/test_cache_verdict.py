@@ -89,6 +89,28 @@ def test_prompts_of_an_earlier_load(table: Any, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_marks_and_shares_above_all_in_the_tables_of_steps(table: Any, tmp_path: Path) -> None:
+    """Sessions of two turns: the columns of a contaminated level carry its mark, and it is told how a cache can serve
+    more than all of what was eligible."""
+    clean, stale = [
+        [
+            request(
+                level, 2 * ticket + turn, cached, session=f"{level}.{ticket}", turn=turn, concurrency=1 + level, **facts
+            )
+            for ticket in range(4)
+            for turn, cached, facts in ((0, first, {}), (1, second, {"prompt_tokens": 1500, "history_tokens": 1100}))
+        ]
+        for level, (first, second) in enumerate([(0, 1088), (992, 1488)])
+    ]
+    levels = [{"concurrency": 1}, {"concurrency": 2}]
+    shown = table(write_run(tmp_path / "run", clean + stale, levels=levels, cache_probe=PROBE), "--width", "100").out
+    header = next(line for line in shown.splitlines() if line.startswith("step  requests"))
+    assert header.split()[-2:] == ["c=1", "c=2†"]
+    assert "c=2†" in shown[shown.index("TTFT by length") :].splitlines()[1]
+    assert "above 100%: also the head that all prompts have" in " ".join(shown.split())
+    assert "above 100%" not in table(write_run(tmp_path / "clean", clean, cache_probe=PROBE)).out
+
+
 @pytest.mark.parametrize(
     ("cached", "state"),
     [
