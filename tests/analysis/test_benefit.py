@@ -138,6 +138,7 @@ def test_five_pairs_cannot_tell(level: Any, report: Report, tmp_path: Path) -> N
     assert found["verdict"] == "cannot tell"
     assert found["differences"]["ttft"]["saved_median_s"]["low"] is None
     assert "c=1 paired: cannot tell: 5 pairs are too few for an interval, 6 are needed" in report(run)
+    assert "*  fewer than 6 pairs: no interval" in report(run)
 
 
 def test_cold_sessions_that_found_others_prompts(level: Any, report: Report, tmp_path: Path) -> None:
