@@ -150,15 +150,24 @@ class Asker:
     def _listed(self) -> tuple[int | None, EngineName | None]:
         """Tokens that fit into the context, and whose server it is, by the model list."""
         status, body = self._server.get(self._server.models)
-        try:
-            listing = _dict(json.loads(body)) if status == 200 else {}
-        except ValueError:
-            listing = {}
-        data = listing.get("data")
-        models = [_dict(model) for model in data] if isinstance(data, list) else []
-        model = next((model for model in models if model.get("id") == self._server.model), {})
-        sizes = (model.get("max_model_len"), _dict(model.get("meta")).get("n_ctx"))
-        return next((size for size in sizes if isinstance(size, int)), None), _OWNERS.get(str(model.get("owned_by")))
+        model = listed_model(body if status == 200 else b"", self._server.model)
+        return stated_context(model), _OWNERS.get(str(model.get("owned_by")))
+
+
+def listed_model(listing: bytes, name: str) -> dict[str, Any]:
+    """What a server's model list says of one model; empty where it says nothing."""
+    try:
+        data = _dict(json.loads(listing)).get("data")
+    except (ValueError, RecursionError):
+        return {}
+    models = [_dict(model) for model in data] if isinstance(data, list) else []
+    return next((model for model in models if model.get("id") == name), {})
+
+
+def stated_context(model: dict[str, Any]) -> int | None:
+    """Tokens that fit into the context, by an entry of the model list."""
+    sizes = (model.get("max_model_len"), _dict(model.get("meta")).get("n_ctx"))
+    return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
 
 def _gained(after: list[EngineSample], before: list[EngineSample], *fields: str) -> int | None:

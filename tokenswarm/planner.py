@@ -6,14 +6,16 @@ from dataclasses import replace
 
 from tokenswarm.arms import Isolation
 from tokenswarm.cache_probe import CacheProbe, probe_cache
+from tokenswarm.cached_tokens import listed_model
 from tokenswarm.casting import Casting
+from tokenswarm.context_length import require_room
 from tokenswarm.endpoint import Endpoint
 from tokenswarm.errors import InputError, TargetError
 from tokenswarm.image_store import check_images
 from tokenswarm.plan import Plan
 from tokenswarm.prompts import survey_scenario
 from tokenswarm.scenario import Scenario
-from tokenswarm.target import counting_server, find_model, is_simulated, prober, request_headers
+from tokenswarm.target import counting_server, find_model, is_simulated, model_list, prober, request_headers
 
 REUSING = {"agentic", "captioning"}  # kinds of traffic whose prompts begin as earlier ones did
 
@@ -49,10 +51,13 @@ def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str
     headers = request_headers(endpoint, target)
     model = find_model(endpoint, target, headers)
     counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model), kind)
-    simulated = simulator_url is not None or is_simulated(endpoint, target, headers)
+    listing = model_list(endpoint, target, headers)
+    simulated = simulator_url is not None or is_simulated(listing)
     plan = Plan(scenario, url, model, counter, simulated, kind)
+    server = prober(endpoint, target, headers, model)
+    require_room(plan.casting.traffic, counter, listed_model(listing, model), server)
     if probe_wanted(scenario, kind):
-        cache = probe_cache(prober(endpoint, target, headers, model), counter, api=target.api)
+        cache = probe_cache(server, counter, api=target.api)
         plan = replace(plan, cache=cache, isolation=_isolation(scenario, cache))
     _ = plan.casting.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
     plan = replace(plan, image_notes=_image_notes(plan.casting))
@@ -66,7 +71,7 @@ def probe_wanted(scenario: Scenario, kind: str | None) -> bool:
     if scenario.cache_probe != "auto":
         return scenario.cache_probe == "always"
     return scenario.prefix_cache is not None or any(
-        one.kind == "agentic" and kind in (None, one.kind) for one in scenario.traffic
+        one.kind in REUSING and kind in (None, one.kind) for one in scenario.traffic
     )
 
 

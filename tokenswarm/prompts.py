@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from random import Random
 
 from tokenswarm.agent_files import AgentFiles
@@ -10,7 +11,7 @@ from tokenswarm.agent_survey import MOST_OPENINGS, first_prompt, sample, with_no
 from tokenswarm.counting import Approximate, Prompt, Server
 from tokenswarm.errors import InputError
 from tokenswarm.promptfile import Conversation, read_prompts
-from tokenswarm.scenario import AgenticTraffic, ChatTraffic, Scenario
+from tokenswarm.scenario import AgenticTraffic, CaptioningTraffic, ChatTraffic, Scenario
 from tokenswarm.survey import survey_with
 from tokenswarm.tokenize_api import find_counting
 from tokenswarm.tokens import PARAGRAPH, TokenCounter
@@ -115,7 +116,8 @@ def survey_scenario(scenario: Scenario, server: Server, kind: str | None = None)
         counter = with_openings(server, counting, counter, name, files.openings)
     if scenario.prefix_cache is None:
         return counter
-    firsts = [(counting, prompt) for prompt in _first_prompts(generated, counter, scenario.target.api)]
+    asked = [traffic for traffic in played if not isinstance(traffic, AgenticTraffic)]
+    firsts = [(counting, prompt) for prompt in _first_prompts(asked, counter, scenario.target.api)]
     for _, files in agents:
         firsts += [
             (counting.with_fields(opening.offer), sample(opening, counter))
@@ -124,10 +126,10 @@ def survey_scenario(scenario: Scenario, server: Server, kind: str | None = None)
     return with_nonce(counter, firsts)
 
 
-def _first_prompts(chats: list[ChatTraffic], counter: TokenCounter, api: str) -> list[Prompt]:
-    """A short first prompt with each system prompt of ``chats``, or without one."""
+def _first_prompts(asked: Sequence[ChatTraffic | CaptioningTraffic], counter: TokenCounter, api: str) -> list[Prompt]:
+    """A short first prompt with each system prompt of the classes ``asked``, or without one."""
     head = counter.heads[0]
-    systems = dict.fromkeys(traffic.system_prompt for traffic in chats)
+    systems = dict.fromkeys(traffic.system_prompt for traffic in asked)
     if api == "completions":
         return [f"{system}{PARAGRAPH}{head}" if system else head for system in systems]
     return [first_prompt(system, head) for system in systems]

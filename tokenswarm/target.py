@@ -155,13 +155,18 @@ def find_model(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -
         time.sleep(RETRY_INTERVAL_S)
 
 
-def is_simulated(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -> bool:
-    """Whether our own simulator answers there, as its model list says: its figures must not pass for a server's."""
+def model_list(endpoint: Endpoint, target: Target, headers: Mapping[str, str]) -> bytes:
+    """What the server says of its models; nothing where it has no list."""
     try:
         status, body = Caller(headers, target).get(endpoint.origin + endpoint.path_of("/models"))
     except TargetError:
-        return False
-    return status == 200 and _SIMULATOR in body
+        return b""
+    return body if status == 200 else b""
+
+
+def is_simulated(listing: bytes) -> bool:
+    """Whether our own simulator answers there, as its model list says: its figures must not pass for a server's."""
+    return _SIMULATOR in listing
 
 
 def _shortest_request(target: Target) -> dict[str, Any]:

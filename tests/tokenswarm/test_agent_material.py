@@ -284,6 +284,18 @@ def test_every_nonce_costs_the_same_before_a_completion() -> None:
     assert costs == {14}
 
 
+@pytest.mark.parametrize("kind", ["captioning", "prompts of a file"])
+def test_a_nonce_is_measured_whatever_stands_behind_it(tmp_path: Path, kind: str) -> None:
+    """Where no first prompt is made of words the nonce costs as much all the same, and is not told to cost nothing."""
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"prompt": "count the ships"}\n')
+    prompts = {"kind": "chat", "prompts": {"file": str(file)}, "system_prompt": "Be brief."}
+    _, counter = surveyed(
+        WordServer("vllm"), {"kind": "captioning"} if kind == "captioning" else prompts, **PREFIX_TEST
+    )
+    assert (counter.exact, counter.nonce_tokens) == (True, 14)
+
+
 def test_a_nonce_that_varies_in_length_is_told() -> None:
     """Where the last word melts into the gap and the word behind it, the arms would differ: the lengths are marked."""
     server = WordServer("vllm", glue=r" [a-m]\w*\n\n")
