@@ -68,7 +68,8 @@ def jobs_of(entry: Any, name: str) -> list[Trajectory]:
         raise Misfit("line", 'an object with "messages" is wanted', entry)
     messages = entry.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise Misfit("messages", "a list of messages in the OpenAI format is wanted", messages)
+        advice = "" if "messages" in entry else f"; {_IMPORT} makes one from logs of API calls"
+        raise Misfit("messages", f"a list of messages in the OpenAI format is wanted{advice}", messages)
     if not isinstance(entry.get("name", ""), str):
         raise Misfit("name", "text is wanted", entry["name"])
     conversation = _Conversation(entry.get("name") or name, _tools(entry.get("tools")))

@@ -72,13 +72,19 @@ def summary(jobs: list[Trajectory]) -> str:
     steps = [step for job in jobs for step in job.steps]
     lengths = [len(job.steps) for job in jobs]
     with_calls = [step for step in steps if step.results]
+    least, most = min(lengths), max(lengths)
     return (
-        f"{len(jobs)} jobs, {len(steps)} steps ({min(lengths)} to {max(lengths)} a job), "
-        f"{sum(len(step.calls) for step in steps)} calls, "
+        f"{_count(len(jobs), 'job')}, {_count(len(steps), 'step')} "
+        f"({least if least == most else f'{least} to {most}'} a job), "
+        f"{_count(sum(len(step.calls) for step in steps), 'call')}, "
         f"longest context {max(job.context_characters for job in jobs)} characters; "
         f"output_tokens known for {sum(step.output_tokens is not None for step in steps)} of {len(steps)} steps, "
         f"tool_time_s for {sum(step.tool_time_s is not None for step in with_calls)} of {len(with_calls)}"
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _check(paths: list[str]) -> int:
@@ -111,7 +117,7 @@ def _import(paths: list[str]) -> int:
         print(msgspec.json.encode(conversation).decode())
     for line in log.notes():
         print(line, file=sys.stderr)
-    print(f"{log.lines} lines: {summary(jobs) if jobs else 'no job'}", file=sys.stderr)
+    print(f"{_count(log.lines, 'line')}: {summary(jobs) if jobs else 'no job'}", file=sys.stderr)
     print(_PRIVATE, file=sys.stderr)
     return 0 if jobs else 2
 

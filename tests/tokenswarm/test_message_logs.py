@@ -136,7 +136,7 @@ def test_calls_a_line_become_one_job(importing: Import, layout: str) -> None:
     check_talk(jobs)
     assert jobs[0].tools == TOOLS
     assert "log:" not in importing.told  # nothing was left out
-    assert "3 lines: 1 jobs, 3 steps (3 to 3 a job), 3 calls" in importing.told
+    assert "3 lines: 1 job, 3 steps (3 a job), 3 calls" in importing.told
     assert "read them before you share them" in importing.told
 
 

@@ -141,7 +141,7 @@ def test_longest_context_is_what_the_last_call_sends(tmp_path: Path) -> None:
 
 MISTAKES: dict[str, tuple[Any, str]] = {
     "no object": ([TASK], 'line: value .*: an object with "messages" is wanted'),
-    "no messages": ({"prompt": "hi"}, "messages: value null: a list of messages"),
+    "no messages": ({"prompt": "hi"}, "import makes one from logs of API calls"),
     "no user": ({"messages": [SYSTEM, DONE]}, "messages: at least one message of the user is wanted"),
     "blank task": ({"messages": [{"role": "user", "content": " "}, DONE]}, "at least one message of the user"),
     "call before task": ({"messages": [SYSTEM, calling(call("a"))]}, r"messages\[1\]: a message of the user is wanted"),
@@ -310,7 +310,7 @@ def test_check_tells_what_is_in_a_file(
     told = capsys.readouterr()
     assert told.err.startswith(f"{bad}:1: messages: ")
     assert told.out == (
-        f"{good}: 2 jobs, 3 steps (1 to 2 a job), 1 calls, longest context 49 characters; "
+        f"{good}: 2 jobs, 3 steps (1 to 2 a job), 1 call, longest context 49 characters; "
         "output_tokens known for 1 of 3 steps, tool_time_s for 1 of 1\n"
     )
     assert run(monkeypatch, "check", good) == 0
