@@ -266,7 +266,8 @@ def main() -> int:
     for path in options.files:
         try:
             scenario = load_scenario(path, check_env=False)
-            print(f"{path}: good ({len(scenario.traffic)} traffic classes)")
+            count = len(scenario.traffic)
+            print(f"{path}: good ({count} traffic class{'' if count == 1 else 'es'})")
         except ScenarioError as error:
             print(error, file=sys.stderr)
             code = 2
