@@ -33,6 +33,7 @@ traffic:
     output_tokens: {uniform: [6, 12]}
 load:
   closed: {users: [1, 4], sessions: {at_least: 8}, warmup_sessions: 1, tail: drain}
+cache_probe: never
 """
 SESSIONS = 2 * (8 + 1)
 PROMPTED, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"

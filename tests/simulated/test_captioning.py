@@ -53,8 +53,8 @@ def folder_of(path: Path, count: int) -> Path:
     return path
 
 
-def scenario(traffic: str, load: str = "users: [2], sessions: 6, tail: drain") -> str:
-    return f"traffic:\n  - {{kind: captioning, {traffic}}}\nload: {{closed: {{{load}}}}}\n"
+def scenario(traffic: str, load: str = "users: [2], sessions: 6, tail: drain", probe: str = "never") -> str:
+    return f"traffic:\n  - {{kind: captioning, {traffic}}}\nload: {{closed: {{{load}}}}}\ncache_probe: {probe}\n"
 
 
 def sessions(rows: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
@@ -90,12 +90,13 @@ def test_thirty_streams_look_each_picture_up_twice_and_find_it_once(
     simulator: Callable[..., Simulator], locust: Callable[..., Run]
 ) -> None:
     """By the server's own counters, over content: every first look-up misses and every second one hits, so that no
-    two of 66 pictures are the same and half of the look-ups are served from the multimodal cache."""
+    two of 66 pictures are the same and half of the look-ups are served from the multimodal cache. Its prefix cache is
+    found to be on and without effect before the load begins."""
     server = simulator("--speed", "10", "--no-stall", preset=PRESET)
     traffic = "output_tokens: {uniform: [20, 60]}, images: {synthetic: {pixels: {uniform: [3136, 200000]}}}"
     run = locust(
         "-H", server.url, locustfile=CAPTIONING,
-        scenario=scenario(traffic, "users: [30], sessions: 60, warmup_sessions: 6, tail: drain"),
+        scenario=scenario(traffic, "users: [30], sessions: 60, warmup_sessions: 6, tail: drain", probe="auto"),
     )  # fmt: skip
     assert_good(run, server)
     assert (len(run.measured()), len(run.rows)) == (120, 132)
@@ -122,6 +123,8 @@ def test_thirty_streams_look_each_picture_up_twice_and_find_it_once(
     assert found[-1] - found[0] == 66
     (level,) = run.table()["levels"]
     assert (level["image_cache"]["state"], level["image_cache"]["measured"]) == ("confirmed", 0.5)
+    assert json.loads((run.folder / "run.json").read_text())["cache_probe"]["state"] == "inert"
+    assert "enabled but inert" in run.output
 
 
 def test_the_same_pictures_with_one_and_with_two_workers(
@@ -435,8 +438,8 @@ def test_sessions_that_still_wait_for_pictures_are_cut_without_a_row(
 ) -> None:
     """A level ends by time while large pictures are being made: who waits leaves nothing, and the next level runs."""
     server = simulator("--speed", "50", "--no-stall", preset="demo")
-    traffic = "images: {synthetic: {pixels: 6000000, format: png}}, images_per_session: 3, turns: 1, output_tokens: 4"
-    load = "users: [6, 1], duration_s: 1.5, drain_limit_s: 0.2"
+    traffic = "images: {synthetic: {pixels: 3000000, format: png}}, images_per_session: 3, turns: 1, output_tokens: 4"
+    load = "users: [1, 6], duration_s: 1.5, drain_limit_s: 0.2"
     run = locust("-H", server.url, "--no-table", scenario=scenario(traffic, load), locustfile=CAPTIONING)
     levels = run.file("levels.csv")
     assert [level["state"] for level in levels] == ["complete", "complete"], run.output
