@@ -186,7 +186,7 @@ class _Scope:
             return figures
         arrived = tokens if some else None
         if row.basis == Basis.WINDOW and known:
-            arrived = windows.tokens_arrived(windows.after_warmup(rows), window)
+            arrived = windows.tokens_arrived(rows, window)
         rate = ratio(arrived, window.length_s)
         steady = self.steady.tokens_per_s(rows) if self.steady is not None and known else None
         peak = windows.best_second(

@@ -61,10 +61,6 @@ def window_of(measured: pd.DataFrame) -> Window | None:
     return Window(float(start), float(end))
 
 
-def after_warmup(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows[rows["phase"].isin(_AFTER_WARMUP)]
-
-
 def tokens_arrived(rows: pd.DataFrame, window: Window) -> float:
     """Tokens of these requests inside the window, failed requests included: their tokens did arrive."""
     known = rows.dropna(subset=["first_token_s", "last_token_s", "output_tokens"])
@@ -157,10 +153,11 @@ def best_second(timeline: pd.DataFrame, window: Window, unix_minus_master_s: flo
 
     Without the clock pair of the master the rows' own phases have to do as the window.
     """
-    rows = after_warmup(timeline)
-    if unix_minus_master_s is not None:
+    if unix_minus_master_s is None:
+        rows = timeline[timeline["phase"].isin(_AFTER_WARMUP)]
+    else:
         start, end = window.start_s + unix_minus_master_s, window.end_s + unix_minus_master_s
-        rows = rows[(rows["second"] >= start) & (rows["second"] + 1 <= end)]
+        rows = timeline[(timeline["second"] >= start) & (timeline["second"] + 1 <= end)]
     if rows.empty:
         return None
     return float(rows.groupby("second")["tokens"].sum().max())

@@ -26,8 +26,10 @@ class SessionCut(gevent.GreenletExit):  # type: ignore[misc]
 
 def completion_facts(record: RequestRecord) -> Facts | None:
     """What the controller needs of one request: measured, ok, sent, first token, last token, finished (monotonic
-    seconds of the worker), output tokens. ``None`` for requests that count in no level figure."""
-    if record.phase == Phase.WARMUP or record.sent_s is None or record.finished_s is None:
+    seconds of the worker), output tokens. ``None`` for one that was not sent.
+
+    Warm-up counts too: one that is still under way when measuring begins adds tokens to the window."""
+    if record.sent_s is None or record.finished_s is None:
         return None
     return (
         record.phase == Phase.MEASURED,

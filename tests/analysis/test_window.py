@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.__main__ import main
 from analysis.window import Arrivals, Window, best_second, mean_in_flight, steady_of, tokens_arrived, window_of
 from tokenswarm.metrics import tokens_in_window
 
@@ -104,7 +107,8 @@ def test_steady_rate_is_blank_when_the_target_was_hardly_reached() -> None:
 
 
 def test_best_second_takes_whole_seconds_inside_the_window() -> None:
-    """Seconds that are cut by an edge of the window do not compete, warm-up tokens neither."""
+    """Seconds that are cut by an edge of the window do not compete; a warm-up still under way counts (70 + 10), unless
+    no clock pair tells which of its tokens came in the window."""
     timeline = pd.DataFrame(
         {
             "second": [100.0, 101.0, 101.0, 102.0, 103.0],
@@ -112,7 +116,23 @@ def test_best_second_takes_whole_seconds_inside_the_window() -> None:
             "tokens": [90.0, 10.0, 70.0, 20.0, 80.0],
         }
     )
-    assert best_second(timeline, Window(0.5, 3.5), 100.0) == 20.0
+    assert best_second(timeline, Window(0.5, 3.5), 100.0) == 80.0
     assert best_second(timeline, Window(0.0, 4.0), 100.0) == 90.0
     assert best_second(timeline, Window(0.5, 1.2), 100.0) is None
     assert best_second(timeline, Window(0.5, 3.5), None) == 90.0
+
+
+def test_tokens_of_a_warm_up_that_is_still_under_way_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The window is 5 s to 10 s. The warm-up answer's 9 tokens come from 1 s to 9 s: four of them inside. With the
+    measured answer's five and no fill token these are 9 tokens in 5 s."""
+    columns = (
+        "level,concurrency,phase,ticket,traffic,sent_s,first_token_s,last_token_s,finished_s,output_tokens,error_kind"
+    )
+    rows = ["0,2,warmup,0,chat,0,1,9,9,9,", "0,2,measured,1,chat,5,6,10,10,5,", "0,2,fill,2,chat,9,11,12,12,3,"]
+    path = tmp_path / "requests.csv"
+    path.write_text("\n".join([columns, *rows]) + "\n")
+    assert main(["table", str(path), "--json"]) == 0
+    (level,) = json.loads(capsys.readouterr().out)["levels"]
+    assert level["requests"] == 1
+    assert level["figures"]["window_tokens"]["value"] == pytest.approx(9.0)
+    assert level["figures"]["output_tok_s"]["value"] == pytest.approx(1.8)

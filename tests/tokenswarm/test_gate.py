@@ -152,12 +152,13 @@ def test_what_ends_after_the_time_was_up_is_drain(gate: Gate) -> None:
     assert gate.phase_of(warm, before, cut=True) == Phase.DRAIN
 
 
-def test_facts_for_the_controller_leave_warm_up_out() -> None:
-    """Warm-up counts in no level figure; fill counts for the tokens and is not measured."""
+@pytest.mark.parametrize("phase", ["warmup", "fill", "drain"])
+def test_facts_for_the_controller_tell_what_is_measured(phase: str) -> None:
+    """Whatever was sent may have tokens in the window; what was not sent has none."""
     times = {"sent_s": 1.0, "first_token_s": 2.0, "last_token_s": 3.0, "finished_s": 4.0}
-    record = RequestRecord(phase="fill", ticket=0, traffic="chat", output_tokens=5, **times)
+    record = RequestRecord(phase=phase, ticket=0, traffic="chat", output_tokens=5, **times)
     assert completion_facts(record) == (False, True, 1.0, 2.0, 3.0, 4.0, 5)
-    assert completion_facts(RequestRecord(phase="warmup", ticket=0, traffic="chat", **times)) is None
+    assert completion_facts(RequestRecord(phase=phase, ticket=0, traffic="chat")) is None
 
 
 def test_users_of_classes_stay_at_their_quotas() -> None:
