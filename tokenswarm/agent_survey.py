@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -19,7 +20,7 @@ _SAMPLE = 64  # tokens of the system text that stands for a longer one
 _CHECKED = ((40, 200), (100, 33), (61, 7), (7, 90))  # tokens of system text and task in generated first prompts
 _NONCES = 8  # counted at the head of each kind of first prompt
 _INEXACT = "tokens of the first prompts of {} are not the sum of their parts"
-_ABOUT_TOOLS = ("tool", "jinja", "function call")
+_REFUSED = re.compile(r" answered (400|404|405|413|422|500|501):")
 _OTHER_CHOICES = (("required", "a call at every step but the last"), ("none", "no calls"))
 _FLAGS = (
     ("jinja", "start llama.cpp's server with --jinja"),
@@ -41,11 +42,12 @@ def require_tools(server: Server, name: str, opening: Opening, counter: TokenCou
     is left to the load: then None comes back, as from a server that sends no usage.
     """
     prompt = sample(opening, counter)
-    try:
-        return UsageCounting(server.with_fields(opening.offer)).told(prompt)
-    except TargetError as error:
-        refusal = str(error)
-    if any(word in refusal.lower() for word in _ABOUT_TOOLS) and _takes(server, prompt):
+    for _ in range(2):  # some servers fail once
+        try:
+            return UsageCounting(server.with_fields(opening.offer)).told(prompt)
+        except TargetError as error:
+            refusal = str(error)
+    if _REFUSED.search(refusal) and _takes(server, prompt):
         raise TargetError(_advice(server, name, opening, prompt, refusal))
     return None
 

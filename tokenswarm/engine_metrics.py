@@ -162,7 +162,7 @@ def parse_metrics(text: str) -> list[EngineSample]:
 
 def _samples(text: str, wanted: Callable[[str], bool]) -> Iterator[tuple[str, Sample]]:
     """The samples with wanted names, which are few of a page's lines: it is read in the process that makes the load."""
-    for line in text.splitlines():
+    for line in text[: text.rfind("\n") + 1].splitlines():  # a line without its end was cut, perhaps in a number
         start = _NAME.match(line)
         if start and wanted(name := _name(start[0])):
             try:

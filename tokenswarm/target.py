@@ -24,6 +24,7 @@ from tokenswarm.scenario import Target
 RETRY_INTERVAL_S = 0.5
 _SIMULATOR = b'"tokenswarm-simulator"'
 _PROBE_TIMEOUT_S = 30.0  # for one request of the cache probe
+_LARGEST_ANSWER = 16_000_000  # bytes; nothing that is asked for here comes near
 _LONGEST_LIST = 8  # models named in a message
 
 
@@ -87,11 +88,16 @@ class Caller:
             headers = {**self._headers, "Content-Type": "application/json"} if body else self._headers
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            return answer.status, answer.read()
+            content = answer.read(_LARGEST_ANSWER + 1)
+            if answer.length and len(content) <= _LARGEST_ANSWER:
+                raise http.client.IncompleteRead(content, answer.length)
         except (OSError, http.client.HTTPException) as error:
             raise TargetError(f"{url}: {cause(error)}") from None
         finally:
             connection.close()
+        if len(content) > _LARGEST_ANSWER:
+            raise TargetError(f"{url}: the answer has more than {_LARGEST_ANSWER} bytes")
+        return answer.status, content
 
     def _connection(self, host: str, port: int | None, *, secure: bool) -> http.client.HTTPConnection:
         if not secure:
@@ -126,6 +132,8 @@ def cause(error: Exception) -> str:
             return "connection refused; nothing listens there"
         case TimeoutError():
             return "no answer in time"
+        case http.client.IncompleteRead():
+            return "the answer broke off"
         case http.client.HTTPException():
             return f"the answer is not HTTP ({type(error).__name__}); is this an http server?"
         case _:
@@ -203,7 +211,7 @@ def choose_model(listing: Any, url: str) -> str:
 def _json(url: str, body: bytes) -> Any:
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise TargetError(f"{url} gives no JSON; is this an OpenAI-compatible server?") from None
 
 

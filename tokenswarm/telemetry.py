@@ -11,11 +11,13 @@ import gevent
 import msgspec
 
 from tokenswarm.engine_metrics import EngineSample, parse_metrics
-from tokenswarm.errors import TokenswarmError
+from tokenswarm.errors import TargetError, TokenswarmError
 
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0
+_LIMIT_S = 2.5  # for a page, however slowly it drips
+_LARGEST_PAGE = 4_000_000  # bytes: read in the process that makes the load
 _SETTLE_S = 0.1
 _SETTLE_READS = 3  # at the end of a level, while the engine still counts a request as running
 _NO_PAGE = "no engine samples: the server has no /metrics; SGLang needs --enable-metrics, llama.cpp --metrics"
@@ -24,8 +26,8 @@ _NO_PAGE = "no engine samples: the server has no /metrics; SGLang needs --enable
 class EngineSampler:
     """Reads the engines' page at the edges of each level and every few seconds between; rows go to ``write``.
 
-    ``get`` fetches the page: status and body; it should give up after about two seconds, and may raise ``OSError`` or
-    a ``TokenswarmError``. Whatever fails is told once, in the log and as ``note``, and the run goes on. ``clock`` gives
+    ``get`` fetches the page: status and body; it is stopped after ``_LIMIT_S`` seconds, and may raise ``OSError`` or a
+    ``TokenswarmError``. Whatever fails is told once, in the log and as ``note``, and the run goes on. ``clock`` gives
     seconds on the master's monotonic clock; a row bears the middle of its request.
     """
 
@@ -42,6 +44,7 @@ class EngineSampler:
         self._clock = clock
         self._interval_s = interval_s
         self._missing = False  # the server has no such page: it is not asked again
+        self._seen = False  # it has had one
         self._between: gevent.Greenlet | None = None
 
     def edge(self, level: int | None, edge: Literal["start", "end"]) -> None:
@@ -76,14 +79,20 @@ class EngineSampler:
             return 0.0, []
         before_s = self._clock()
         try:
-            status, body = self._get()
+            with gevent.Timeout(_LIMIT_S, TargetError(f"/metrics did not come within {_LIMIT_S:g} s")):
+                status, body = self._get()
         except (OSError, TokenswarmError) as error:
             self._tell(f"engine samples are missing: {error}")
             return before_s, []
         time_s = (before_s + self._clock()) / 2
+        if len(body) > _LARGEST_PAGE:
+            self._missing = True
+            self._tell(f"no engine samples: /metrics has {len(body)} bytes, more than can be read beside a load")
+            return time_s, []
         samples = parse_metrics(body.decode("utf-8", "replace")) if status == 200 else []
+        self._seen = self._seen or bool(samples)
         if not samples:
-            self._missing = status in (200, 401, 403, 404, 405)
+            self._missing = status in (200, 401, 403, 404, 405) and not self._seen
             self._tell(_refusal(status))
         return time_s, samples
 

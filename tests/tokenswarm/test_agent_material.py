@@ -210,6 +210,12 @@ REFUSALS: list[tuple[Callable[[dict[str, Any]], str | None], str, str]] = [
         "auto",
         "start it with tool calling enabled",
     ),
+    (
+        lambda body: "Extra inputs are not permitted" if body.get("tool_choice") == "auto" else None,
+        "auto",
+        "start it with tool calling enabled, or set tool_choice: required (a call at every step but the last) or none "
+        "(no calls)",
+    ),
 ]
 
 
@@ -232,6 +238,14 @@ def test_a_server_that_refuses_everything_is_left_to_the_load() -> None:
     """A failure that has nothing to do with tools does not pass for one that has."""
     server = WordServer("vllm", "usage", refuses=lambda body: "the tool shed is full")
     assert first_turn(material(server), 0).input_tokens is not None
+
+
+def test_a_server_that_fails_once_does_take_tools() -> None:
+    """The second try decides."""
+    failures = iter(["Internal error"])
+    server = WordServer("vllm", "usage", refuses=lambda body: next(failures, None) if "tools" in body else None)
+    assert first_turn(material(server), 0).input_tokens is not None
+    assert next(failures, None) is None
 
 
 def test_only_the_classes_that_are_played_are_asked_about() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,32 @@ def test_the_model_is_not_clear(answer: dict[str, Any], words: list[str], tmp_pa
         assert f"{server.url}/gw/v1/models" in text
         for word in words:
             assert word in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"data":', "the answer broke off"),
+        (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"data":\r\n', "the answer broke off"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"[" * 100_000, "no JSON"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 20_000_000, "the answer has more than 16000000 bytes"),
+    ],
+)
+def test_answers_that_break_off_or_never_end(answer: bytes, words: str) -> None:
+    """A part of an answer is none, and no answer is read without limit."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_say, args=(listener, answer))
+        thread.start()
+        assert words in refusal(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        thread.join()
+
+
+def _say(listener: socket.socket, answer: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(65536)
+        with contextlib.suppress(OSError):  # it was told enough
+            connection.sendall(answer)
 
 
 def test_wrong_path_with_a_named_model(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -250,6 +251,13 @@ def test_pages_that_are_no_engines() -> None:
     assert parse_metrics(torn + "vllm:kv_cache_usage_perc NaN\n") == [EngineSample(generation_tokens=7)]
 
 
+def test_half_a_page_gives_no_half_of_a_number() -> None:
+    """A page that broke off after ``4`` of ``40`` tells nothing of that line, and all of those before."""
+    text = "vllm:num_requests_running 3\nvllm:prompt_tokens_total 40\n"
+    assert parse_metrics(text[:-2]) == [EngineSample(running=3)]
+    assert parse_metrics(text) == [EngineSample(running=3, prompt_tokens=40)]
+
+
 def test_settings_of_the_cache() -> None:
     """vLLM's page has block size and switch, SGLang's the page size; llama.cpp's and TGI's only show who they are."""
     assert parse_cache_config(page("vllm-0.32.0-text/00_metrics_before")) == CacheConfig("vllm", True, 32)
@@ -400,6 +408,60 @@ def test_a_failure_is_told_once_and_the_next_sample_is_taken(
     assert "start" not in [edge for _, edge in kept.edges]
     assert len(caplog.records) == 1
     assert str(failure) in str(sampler.note)
+
+
+def test_a_page_that_drips_costs_one_sample_and_no_level(caplog: pytest.LogCaptureFixture) -> None:
+    """A page that never ends is given up after some seconds; the level goes on, and the next page is read."""
+    dripping = [True]
+
+    def get() -> tuple[int, bytes]:
+        while dripping:
+            gevent.sleep(0.01)
+        return 200, PAGE
+
+    kept = Rows()
+    sampler = EngineSampler(get, kept.write, interval_s=60)
+    started = time.monotonic()
+    sampler.edge(0, "start")
+    assert 1 < time.monotonic() - started < 15
+    dripping.clear()
+    sampler.edge(0, "end")
+    assert kept.edges == [(0, "end")]
+    assert [record.message for record in caplog.records] == [
+        "engine samples are missing: /metrics did not come within 2.5 s"
+    ]
+
+
+def test_a_page_too_large_to_be_read_beside_a_load_is_left_alone() -> None:
+    """Megabytes of other people's metrics would hold up the streams: told once, and not asked for again."""
+    asked: list[int] = []
+    kept = Rows()
+
+    def get() -> tuple[int, bytes]:
+        asked.append(1)
+        return 200, PAGE * 100_000
+
+    sampler = EngineSampler(get, kept.write)
+    sampler.edge(0, "start")
+    sampler.edge(0, "end")
+    assert (len(asked), kept.rows) == (1, [])
+    assert sampler.note == (
+        f"no engine samples: /metrics has {len(PAGE) * 100_000} bytes, more than can be read beside a load"
+    )
+
+
+@pytest.mark.parametrize("answer", [(200, b"<html>maintenance</html>"), (404, b"")])
+def test_a_page_that_was_there_is_asked_for_again(answer: tuple[int, bytes]) -> None:
+    """A gateway that shows something else for a moment does not end the samples of the run."""
+    answers = [(200, PAGE), answer, (200, PAGE)]
+    kept = Rows()
+    sampler = EngineSampler(lambda: answers.pop(0), kept.write, interval_s=60)
+    sampler.edge(0, "start")
+    sampler.edge(0, "end")
+    sampler.edge(1, "start")
+    sampler.stop()
+    assert kept.edges == [(0, "start"), (1, "start")]
+    assert sampler.note is not None
 
 
 def test_a_restarting_server_is_asked_again() -> None:
