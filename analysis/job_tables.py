@@ -118,9 +118,10 @@ def _lines(rows: list[LevelRow]) -> list[str]:
             all_jobs = sum(one.count for one in jobs)
             lines.append(f"{traffic}: {limited} of {all_jobs} jobs ended at their step limit, with tools still called")
         calls = sum(one.tool_calls or 0 for one in jobs)
-        if any(one.malformed_calls is not None for one in jobs) and calls:
+        if any(one.malformed_calls is not None for one in jobs):
             malformed = sum(one.malformed_calls or 0 for one in jobs)
-            lines.append(f"{traffic}: {malformed} of {calls} tool calls were malformed")
+            told = f"{malformed} of {calls} tool calls were malformed" if calls else "no answer called a tool"
+            lines.append(f"{traffic}: {told}")
         lines += _divergences(traffic or "", jobs)
     return lines
 

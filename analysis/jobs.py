@@ -82,7 +82,7 @@ def jobs_of(run: Run) -> pd.DataFrame:
         end_s=("finished_s", "max"),
         steps=("sent_s", "size"),
     )
-    jobs["state"] = _states(rows, sessions)
+    jobs["state"] = _states(rows, sessions, left=JobState.UNFINISHED if run.end is None else JobState.CUT)
     jobs["job_s"] = jobs["end_s"] - jobs["start_s"]
     for part in ("model", "tools"):
         jobs[f"{part}_s"] = _sum_of_known(rows, f"{part}_s")
@@ -122,15 +122,17 @@ def differing(jobs: LevelJobs) -> int:
     return sum(count for kind, count in jobs.divergences.items() if kind != Divergence.SAME)
 
 
-def _states(rows: pd.DataFrame, sessions: Any) -> pd.Series[Any]:
-    """Runs that did not write how a session ended have none that ended otherwise than by itself or with an error."""
+def _states(rows: pd.DataFrame, sessions: Any, *, left: JobState) -> pd.Series[Any]:
+    """``left``: the state of those that the end of the run found between two requests. Runs that did not write how
+    a session ended have none that ended otherwise than by itself or with an error.
+    """
     last: pd.Series[Any] = sessions["session_end"].last().astype("object")
     if rows["session_end"].isna().all():
         last = last.fillna(JobState.DONE.value)
     kinds = rows["error_kind"].astype("object")
     failed = (kinds.notna() & (kinds != ErrorKind.CANCELLED)).groupby(rows["session"], sort=False).any()
     cut = (kinds == ErrorKind.CANCELLED).groupby(rows["session"], sort=False).any()
-    states = last.fillna(JobState.UNFINISHED.value)
+    states = last.fillna(left.value)
     return states.mask(cut, JobState.CUT.value).mask(failed, JobState.FAILED.value)
 
 

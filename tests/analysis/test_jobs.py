@@ -229,11 +229,19 @@ def test_runs_that_did_not_write_how_sessions_end(table: Any, tmp_path: Path) ->
     assert found["job_client_mean_s"] is None
 
 
-def test_a_job_that_the_run_left_unfinished(table: Any, tmp_path: Path) -> None:
-    """The run died between two steps: neither completed nor failed."""
+@pytest.mark.parametrize(("ended", "state"), [(False, "unfinished"), (True, "cut")])
+def test_a_job_that_the_run_left_between_two_steps(table: Any, tmp_path: Path, ended: bool, state: str) -> None:
+    """Neither completed nor failed: the run died while a tool ran, or came to its end."""
     rows = [*first_job(), request("Z", 0, 3.0, 4.0)]
-    document = table(run(tmp_path / "run", *rows, ended=False), "--json").json
-    assert document["classes"][0]["jobs"]["states"] == {"done": 1, "unfinished": 1}
+    document = table(run(tmp_path / "run", *rows, ended=ended), "--json").json
+    assert document["classes"][0]["jobs"]["states"] == {"done": 1, state: 1}
+
+
+def test_a_model_that_calls_no_tool_is_told(table: Any, tmp_path: Path) -> None:
+    """Answers that were looked at and had no call; nothing is said where nobody looked."""
+    looked = [request("A", 0, 0.0, 1.0, tool_calls=0, malformed_calls=0, session_end="done")]
+    assert "agent: no answer called a tool" in table(run(tmp_path / "none", *looked)).out
+    assert "called a tool" not in table(run(tmp_path / "unknown", *first_job())).out
 
 
 def test_divergences_and_malformed_calls_are_counted(table: Any, tmp_path: Path) -> None:
