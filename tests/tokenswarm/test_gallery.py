@@ -13,7 +13,7 @@ import pytest
 from tokenswarm.drawings import draw, encoded
 from tokenswarm.errors import InputError
 from tokenswarm.gallery import Gallery
-from tokenswarm.gate import Gate
+from tokenswarm.gate import FORESEEN, Gate
 from tokenswarm.image_store import Served
 from tokenswarm.plan import Plan
 from tokenswarm.records import Phase
@@ -133,10 +133,9 @@ def test_the_gate_orders_ahead_and_forgets_with_the_level() -> None:
             gate.open(level, phase)
             ticket = gate.take()
             assert (ticket.level, ticket.phase) == (plan.levels[level], phase)
-            ahead = held(gallery)
-            assert ahead > 10
+            assert held(gallery) == FORESEEN, "the next own ones, and none of another phase"
             gallery.take(ticket)
-            assert held(gallery) == ahead - 1, "pictures of another phase are still kept"
+            assert held(gallery) == FORESEEN - 1
         gate.close(late_is_drain=True)
         assert held(gallery) == 0
         while gallery._store._under_way:
