@@ -25,10 +25,10 @@ from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.levels import planned_levels
 from tokenswarm.plan import Plan
 from tokenswarm.planner import Planner
-from tokenswarm.provenance import clock_identity, provenance
+from tokenswarm.provenance import clock_identity
 from tokenswarm.recorder import LocustStatistics
-from tokenswarm.rundir import FORMAT, RunFolder
-from tokenswarm.scenario import Scenario
+from tokenswarm.run_description import described
+from tokenswarm.rundir import RunFolder
 from tokenswarm.schedule import Level
 from tokenswarm.telemetry import EngineSampler
 from tokenswarm.verdict import analysed
@@ -185,7 +185,7 @@ class RunMaster:
             self._run = ""
             gevent.spawn(self._runner.stop)
             return
-        self.folder.write_once("run.json", self._description(plan))
+        self.folder.write_once("run.json", described(plan, self.levels))
         log.info("results go to %s", self.folder.path)
         if plan.cache is not None:
             log.info("prefix cache: %s", plan.cache.line)
@@ -199,31 +199,6 @@ class RunMaster:
             self._engine.edge(None, "start")
         for name in [ALONE] if self._alone else list(self._clients):
             self._start_worker(name)
-
-    def _description(self, plan: Plan) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "name": plan.scenario.name,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "run_id": self._run,
-            **plan.description(),
-            "provenance": provenance(),
-            "levels": [
-                {
-                    "level": level.index,
-                    "concurrency": level.concurrency,
-                    "label": level.label,
-                    "arms": level.arms,
-                    "sessions": level.sessions,
-                    "warmup_sessions": level.warmup_sessions,
-                    "duration_s": level.duration_s,
-                    "tail": level.tail,
-                    "round": level.round,
-                    "users_by_class": _by_class(plan.scenario, level),
-                }
-                for level in self.levels
-            ],
-        }
 
     def _level_begins(self, level: Level) -> None:
         if self._engine is not None:
@@ -332,9 +307,3 @@ class RunMaster:
         self.exit_code, self.table_text = verdict.exit_code, verdict.text
         if not self._environment.parsed_options.headless:
             log.info("table: %s", path / "table.txt")
-
-
-def _by_class(scenario: Scenario, level: Level) -> dict[str, int] | None:
-    """Users of each class that the level has; None where tickets are mixed by the weights."""
-    names = [traffic.name for traffic in scenario.traffic]
-    return {name: users for name, users in zip(names, level.quotas, strict=True) if users} if level.quotas else None

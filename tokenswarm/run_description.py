@@ -1,0 +1,46 @@
+"""What ``run.json`` says: what was asked of whom, by what, in which levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from tokenswarm.plan import Plan
+from tokenswarm.provenance import provenance
+from tokenswarm.rundir import FORMAT
+from tokenswarm.schedule import Level
+
+
+def described(plan: Plan, levels: Iterable[Level]) -> dict[str, Any]:
+    """Of the run that ``plan`` was made for, beginning now."""
+    return {
+        "format": FORMAT,
+        "name": plan.scenario.name,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "run_id": plan.run,
+        **plan.description(),
+        "provenance": provenance(),
+        "levels": [_level(plan, level) for level in levels],
+    }
+
+
+def _level(plan: Plan, level: Level) -> dict[str, Any]:
+    return {
+        "level": level.index,
+        "concurrency": level.concurrency,
+        "label": level.label,
+        "arms": level.arms,
+        "sessions": level.sessions,
+        "warmup_sessions": level.warmup_sessions,
+        "duration_s": level.duration_s,
+        "tail": level.tail,
+        "round": level.round,
+        "users_by_class": _by_class(plan, level),
+    }
+
+
+def _by_class(plan: Plan, level: Level) -> dict[str, int] | None:
+    """Users of each class that the level has; None where tickets are mixed by the weights."""
+    names = [traffic.name for traffic in plan.scenario.traffic]
+    return {name: users for name, users in zip(names, level.quotas, strict=True) if users} if level.quotas else None
