@@ -12,6 +12,7 @@ monkey.patch_all()  # as Locust does it
 
 import gc  # noqa: E402
 import json  # noqa: E402
+import os  # noqa: E402
 import resource  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
@@ -127,6 +128,12 @@ def _resident_mb(process: int | str) -> float:
     return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE / 1e6
 
 
+def _cpu_s(process: int) -> float:
+    """User and system time of a process."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _together(users: int, play: Callable[[], None]) -> float:
     began_s = perf_counter()
     gevent.joinall([gevent.spawn(play) for _ in range(users)], raise_error=True)
@@ -147,10 +154,11 @@ def measure(way: str, images: Images, users: int, pictures: int) -> dict[str, An
         return heart.stop() | load.figures(wall_s)
     store = ImageStore([images])
     store.wait_ready()
-    heart = Heart()
+    heart, cpu_s = Heart(), _cpu_s(store.pids[0])
     wall_s = _together(users, lambda: load.play(lambda number: load.from_store(store, number)))
     figures = heart.stop() | load.figures(wall_s)
     figures |= {"rss_mb": max(load.peaks), "rss_mb_at_a_tenth": max(load.peaks[: max(1, len(load.peaks) // 10)])}
+    figures |= {"maker_cpu_ms": (_cpu_s(store.pids[0]) - cpu_s) * 1e3 / len(load.pixels)}
     figures |= {"maker_rss_mb": _resident_mb(store.pids[0]), "waits": store.waits}
     store.close()
     return figures

@@ -59,6 +59,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "pictures_per_s",
         "bytes_per_pixel",
         "kb_per_picture",
+        "maker_cpu_ms",
         "made_ms",
         "waited_p95_ms",
         "late_p50_ms",

@@ -21,6 +21,7 @@ from tokenswarm.image_frames import HEAD, Made, Wanted, frame
 from tokenswarm.image_settings import Images
 
 _PIPE_BYTES = 1 << 20  # a maker that is ahead is not held up by a reader that is busy for a moment
+_BUFFER_BYTES = 1 << 18
 _STOP_S = 5.0
 
 _close = monkey.get_original("os", "close")  # gevent's own closes when the loop comes round: the maker would wait
@@ -47,6 +48,7 @@ class MakerProcess:
         self.pid = self._process.pid
         self._take, self._ended = take, ended
         self._open = True
+        self._buffer = bytearray(_BUFFER_BYTES)  # kept: fresh memory for every picture would cost more than reading it
         os.set_blocking(self._answers, False)
         self._send([images.model_dump_json() for images in sources])
         self._reader = gevent.spawn(self._read_for_ever)
@@ -74,10 +76,12 @@ class MakerProcess:
         if self._open:
             self._ended(InputError(f"the process that makes pictures has ended: {self._last_words()}"))
 
-    def _read(self, size: int, watcher: object) -> bytearray:
-        """So many bytes; other greenlets run while they are not there."""
-        content = bytearray(size)
-        view = memoryview(content)
+    def _read(self, size: int, watcher: object) -> memoryview:
+        """So many bytes, valid until the next call; other greenlets run while they are not there."""
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        content = memoryview(self._buffer)[:size]
+        view = content
         while view:
             try:
                 count = os.readv(self._answers, [view])
