@@ -28,7 +28,7 @@ def _one_ticket_a_class(path: Path) -> str:
     for one in content["traffic"]:
         _shorten(one, path.parent)
     content["load"] = {"closed": {"users": 1, "sessions": len(content["traffic"]), "tail": "drain"}}
-    for key in ("objectives", "prefix_cache"):
+    for key in ("objectives", "prefix_cache", "interference"):
         content.pop(key, None)
     return yaml.safe_dump(content)
 
