@@ -51,7 +51,7 @@ def assert_pairs_have_the_same_text(sweep: Sweep, *, nonce: bool) -> None:
     pairs: dict[tuple[str, str], dict[str, Rows]] = defaultdict(dict)
     for job in jobs_of(sweep.run.measured()).values():
         pairs[job[0]["level"], job[0]["pair"]][job[0]["arm"]] = job
-    assert len(pairs) >= 3
+    assert len(pairs) >= 2
     for pair in pairs.values():
         assert set(pair) == {"warm", "cold"}
         for warm, cold in zip(pair["warm"], pair["cold"], strict=True):

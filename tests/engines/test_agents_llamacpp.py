@@ -38,7 +38,7 @@ traffic:
     argument_tokens: 2
     tool_result_tokens: 10
     tool_time_s: 0.05
-    output_tokens: 16
+    output_tokens: 12
 prefix_cache: {{cold: session}}
 load:
   closed: {{{load}, warmup_sessions: 2, tail: drain}}
@@ -55,14 +55,14 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def paired(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    """Three pairs of replayed jobs with two users."""
-    played = scenario("users: [2], sessions: 6", tools_first=False)
+    """Two pairs of replayed jobs with two users."""
+    played = scenario("users: [2], sessions: 4", tools_first=False)
     return sweeps.play_sweep(engine, tmp_path_factory.mktemp("paired"), (COMPUTED, CACHED), played)
 
 
 def test_replayed_jobs_are_done(paired: Sweep) -> None:
-    """Six jobs of two model calls, none failed."""
-    agents.assert_all_jobs_are_done(paired, {"2": 6})
+    """Four jobs of two model calls, none failed."""
+    agents.assert_all_jobs_are_done(paired, {"2": 4})
 
 
 def test_a_nonce_stands_in_for_the_salt(paired: Sweep) -> None:
@@ -79,7 +79,7 @@ def test_a_nonce_stands_in_for_the_salt(paired: Sweep) -> None:
         assert "cache_salt" not in request
         heads[row["arm"] if row["arm"] == "warm" else row["session"]].add(request["messages"][0]["content"][:20])
     assert {len(own) for own in heads.values()} == {1}
-    assert len({words for own in heads.values() for words in own}) == len(heads) > 4
+    assert len({words for own in heads.values() for words in own}) == len(heads) >= 4
 
 
 def test_cached_tokens_are_the_servers_own_count(paired: Sweep) -> None:

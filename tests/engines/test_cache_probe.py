@@ -26,7 +26,7 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(scope="module")
 def llamacpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """As it is by default, with short slots: the probe takes prompts as long as fit into one."""
-    with llamacpp_engine(tmp_path_factory.mktemp("llamacpp"), "--slot-tokens", "640") as engine:
+    with llamacpp_engine(tmp_path_factory.mktemp("llamacpp"), "--slot-tokens", "256") as engine:
         yield engine
 
 
