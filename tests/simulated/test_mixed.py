@@ -89,6 +89,7 @@ def assert_mixed(played: Run, server: Simulator) -> None:
     assert text.index("captions") < text.index("All classes together")
 
 
+@pytest.mark.slow
 def test_a_mix_is_the_same_on_one_and_on_three_workers(run: Callable[..., tuple[Run, Simulator]]) -> None:
     """Two classes of chat, agents and captions, alone and with ``--processes 3``: the same class and the same lengths
     for every ticket, and whatever a mix must be."""

@@ -15,7 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenswarm.quantiles import LogHistogram, order_statistic_interval, quantile, quantile_of_sorted
+from tokenswarm.quantiles import (
+    LogHistogram,
+    order_statistic_bounds,
+    order_statistic_interval,
+    quantile,
+    quantile_of_sorted,
+)
 
 finite = st.floats(min_value=0.0, max_value=1e6, allow_nan=False)
 
@@ -88,6 +94,15 @@ def test_interval_of_a_large_sample() -> None:
     reach = 1.959964 * math.sqrt(n * q * (1 - q))
     assert ranks[0] == pytest.approx(n * q - reach, abs=3)
     assert ranks[1] == pytest.approx(n * q + reach, abs=3)
+
+
+def test_each_end_of_an_interval_exists_by_itself() -> None:
+    """Of 40 values the 35th bounds the 95 % quantile from below (at most 34 of 40 lie below it with probability 0.014,
+    at most 35 with 0.048), none from above; for the 5 % quantile the other way round."""
+    assert order_statistic_bounds(40, 0.95) == (35, None)
+    assert order_statistic_bounds(40, 0.05) == (None, 6)
+    assert order_statistic_bounds(20, 0.5) == order_statistic_interval(20, 0.5) == (6, 15)
+    assert order_statistic_bounds(0, 0.5) == (None, None)
 
 
 def test_interval_covers_the_true_quantile_of_a_skewed_population() -> None:

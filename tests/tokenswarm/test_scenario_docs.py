@@ -171,6 +171,8 @@ def test_there_are_scenarios():
         "chat.yaml",
         "chat-sweep.yaml",
         "demo.yaml",
+        "interference.yaml",
+        "mixed.yaml",
         "prefix-cache.yaml",
         "published/spark-fp8-sweep.yaml",
         "published/two-spark-sweep.yaml",
