@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 import pytest
 
@@ -55,18 +56,19 @@ def test_latencies_agree_with_the_servers_own(sweep: Sweep) -> None:
     """Against ``metrics`` in the last chunk of the same requests, as the wire carried it.
 
     The engine stamps tokens before its API server, a busy Python process, sends them: no answer can be seen to end
-    earlier than the engine says. Tokens that it sends together are seen together; where it kept up with the engine (in
-    a quarter of the requests of one and two users at least), the time of the answer is the engine's.
+    earlier than the engine says. What it sends together is seen together; where it kept up with the engine, so that no
+    read had more than one token, the time of the answer is the engine's.
     """
     rows = [row for row in sweep.run.rows if not row["error_kind"]]
     assert len(rows) == len(sweep.exchanges) > sum(sweeps.MEASURED.values())
-    few: list[float] = []
+    told: list[tuple[float, float]] = []
     for row in rows:
         metrics = sweep.exchanges[row["request_id"]].last("metrics")
         first_s, rest_s = metrics["time_to_first_token_ms"] / 1e3, metrics["generation_time_ms"] / 1e3
         assert seconds(row, "sent_s", "first_token_s") > first_s - 0.002
         assert seconds(row, "sent_s", "last_token_s") > first_s + rest_s - 0.002
-        if row["concurrency"] in "12":
-            few.append(abs(seconds(row, "first_token_s", "last_token_s") / rest_s - 1))
-    assert len(few) > sweeps.MEASURED[1] + sweeps.MEASURED[2]
-    assert sorted(few)[len(few) // 4] < 0.1
+        if row["merged_reads"] == "0":
+            told.append((seconds(row, "first_token_s", "last_token_s"), rest_s))
+    if len(told) < 3:
+        pytest.skip("vLLM's API server kept up with its engine in too few requests: the machine is busy")
+    assert median(ours for ours, _ in told) == pytest.approx(median(theirs for _, theirs in told), rel=0.1, abs=0.005)

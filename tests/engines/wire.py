@@ -129,7 +129,9 @@ def _usage(answered: bytes) -> dict[str, Any] | None:
 
 
 def _answer(answered: bytes) -> tuple[str, str]:
-    """Content type and body."""
+    """Content type and body; nothing where a connection ended unanswered: the request was sent again on another one."""
+    if not answered:
+        return "", ""
     answer = http.client.HTTPResponse(cast(socket.socket, _Received(answered)))
     answer.begin()
     return answer.headers.get_content_type(), answer.read().decode()
