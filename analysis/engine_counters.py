@@ -58,12 +58,19 @@ def counter_difference(engine: pd.DataFrame, level: int | None, name: str) -> fl
         return None
     if "process_start_s" in engine and (end["process_start_s"] - start["process_start_s"]).fillna(0.0).any():
         return None  # began anew
+    samples = _of_level(engine, level)
+    if (samples[name].groupby(samples["engine"].fillna("")).diff() < 0).any():
+        return None  # likewise, where the engine does not tell when it began
     grown = end[name] - start[name]
     return None if grown.isna().any() or (grown < 0).any() else float(grown.sum())
 
 
+def _of_level(engine: pd.DataFrame, level: int | None) -> pd.DataFrame:
+    return engine[engine["level"].isna() if level is None else engine["level"] == level]
+
+
 def _edge(engine: pd.DataFrame, level: int | None, edge: str) -> pd.DataFrame:
     """The last sample of each engine at that edge."""
-    of_level = engine["level"].isna() if level is None else engine["level"] == level
-    rows = engine[of_level & (engine["edge"] == edge)]
+    samples = _of_level(engine, level)
+    rows = samples[samples["edge"] == edge]
     return rows.assign(engine=rows["engine"].fillna("")).groupby("engine").tail(1).set_index("engine").sort_index()

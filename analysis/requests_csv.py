@@ -58,6 +58,13 @@ def read_requests(path: Path, offsets: Mapping[str, float] | None = None) -> Csv
             f"{path.name}: {int(incomplete.sum())} damaged rows (no phase, or a success without times) left out"
         )
         frame = frame[~incomplete].reset_index(drop=True)
+    impossible = frame["cached_tokens"].lt(0) | frame["cached_tokens"].gt(frame["prompt_tokens"])
+    if impossible.any():
+        file.notes.append(
+            f"{path.name}: {int(impossible.sum())} answers tell more cached tokens than their prompts have, or fewer "
+            "than none: taken as not told"
+        )
+        frame = frame.assign(cached_tokens=frame["cached_tokens"].mask(impossible))
     _lay_on_master_axis(frame, offsets or {})
     for metric in METRICS.values():
         frame[metric.name] = column_of(metric, frame)

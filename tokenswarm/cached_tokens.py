@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from tokenswarm.errors import TargetError
 SETTLE_S = 0.1  # until a request that has just ended can be found in the cache
 LIMIT_S = 60.0  # no further request after that
 _COUNTER_READS = 5
+_BUSY_TRIES, _BUSY_S = 4, 1.0  # tries, and seconds after each, of a request that finds the server busy
 _OWNERS: dict[str, EngineName] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp"}
 
 
@@ -64,9 +65,16 @@ def seen_in(answer: Any) -> Seen:
         usage.get("prompt_cache_hit_tokens"),
         timings.get("cache_n"),
     )
-    cached = next((value for value in places if isinstance(value, int) and value >= 0), None)
-    tokens = usage.get("prompt_tokens")
-    return Seen(tokens if isinstance(tokens, int) else None, cached, cached is not None)
+    tokens = next(_counts(usage.get("prompt_tokens")), None)
+    told = (count for place in places for count in _counts(place))
+    cached = next((count for count in told if tokens is None or count <= tokens), None)
+    return Seen(tokens, cached, cached is not None)
+
+
+def _counts(value: Any) -> Iterator[int]:
+    """The value where it can be a number of tokens."""
+    if type(value) is int and value >= 0:
+        yield value
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -93,7 +101,7 @@ class Asker:
         """Raises ``Refused`` for what the server does not take, else ``CannotTell`` where it gives no answer."""
         if time.monotonic() > self._until_s:
             raise CannotTell(f"the probe took longer than {LIMIT_S:.0f} s")
-        reply = self._server.post(self._body(text, salt))
+        reply = self._reply(self._body(text, salt))
         if reply.status != 200:
             kind = Refused if reply.status in (400, 413, 422) else CannotTell
             raise kind(f"the server answered {reply.status}: {reply.words}")
@@ -101,6 +109,15 @@ class Asker:
         seen = seen_in(reply.answer)
         self.told = self.told or seen.told
         return seen if seen.told else self._counted(seen.tokens)
+
+    def _reply(self, body: dict[str, Any]) -> Reply:
+        """A busy server is asked again: what it says of its cache is worth some seconds."""
+        for _ in range(_BUSY_TRIES):
+            reply = self._server.post(body)
+            if reply.status not in (429, 503):
+                break
+            time.sleep(_BUSY_S)
+        return reply
 
     def again(self, text: str, floor: int, salt: str | None = None) -> Seen:
         """The same prompt once more, and a third time where the second one found no more than ``floor`` tokens."""

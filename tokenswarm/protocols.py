@@ -26,6 +26,7 @@ _decode = msgspec.json.Decoder(Chunk).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
 _decode_told = msgspec.json.Decoder(Told).decode
 _NO_DELTA = Delta()
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class AnswerDecoder:
@@ -91,7 +92,7 @@ class AnswerDecoder:
                 continue
             try:
                 chunk = _decode(payload)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except _UNREADABLE:
                 self._add_odd(at, payload)
                 continue
             text = plain_text(chunk)
@@ -179,7 +180,7 @@ class AnswerDecoder:
         """An event outside the usual form: errors, other field types, text that is not quite UTF-8, no JSON at all."""
         try:
             event = json.loads(payload.decode("utf-8", "replace"))
-        except ValueError:
+        except (ValueError, RecursionError):
             event = None
         if payload.strip() == b"[DONE]":
             self.done = True
@@ -248,7 +249,7 @@ def _body(start: dict[str, Any], max_tokens: int, ignore_eos: bool, extra: dict[
 def _decode_id(payload: bytes) -> str | None:
     try:
         return _decode_head(payload).id or None
-    except msgspec.DecodeError:
+    except _UNREADABLE:
         return None
 
 
@@ -256,7 +257,7 @@ def _decode_told_in(payload: bytes) -> Told:
     """Nothing where it is of another form than the engines' that are known."""
     try:
         return _decode_told(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except _UNREADABLE:
         return Told()
 
 

@@ -366,6 +366,7 @@ def test_requests_that_were_cut_may_have_been_counted(table: Any, tmp_path: Path
     [
         counted((0, "start", 0, 0)),
         counted((0, "start", 5000, 0), (0, "end", 4000, 0)),
+        counted((0, "start", 5000, 0), (0, "", 100, 0), (0, "end", 9000, 0)),
         counted((0, "start", 0, 0, ), (1, "end", 4000, 0)),
         engine_csv({"level": 0, "edge": "start", "engine": "0"}, {"level": 0, "edge": "end", "engine": "0"}),
         engine_csv(
@@ -377,7 +378,7 @@ def test_requests_that_were_cut_may_have_been_counted(table: Any, tmp_path: Path
             {"level": 0, "edge": "end", "engine": "1", "prefix_queries": 4000, "prefix_hits": 0},
         ),
     ],
-    ids=["no end", "fell", "other level", "no counters", "restarted", "other engine"],
+    ids=["no end", "fell", "fell and outgrew", "other level", "no counters", "restarted", "other engine"],
 )  # fmt: skip
 def test_counters_that_say_nothing(table: Any, tmp_path: Path, samples: str) -> None:
     """An edge without sample, a restart or other engines: unknown, not 0."""
@@ -393,6 +394,17 @@ def test_engine_samples_cut_off_when_the_run_died(table: Any, tmp_path: Path) ->
     assert "engine.csv: the last line is cut off and was left out" in notes
     (folder / "engine.csv").write_text("")
     assert verdict(table, folder)["state"] == "unknown"
+
+
+def test_impossible_counts_are_taken_as_not_told(table: Any, tmp_path: Path) -> None:
+    """More cached tokens than the prompt has say nothing of the cache: a note, and no share of 6,400 %."""
+    folder = write_run(tmp_path / "run", level_of([64_000] * 4), levels=[{"concurrency": 1}], cache_probe=PROBE)
+    found = verdict(table, folder)
+    assert (found["state"], found["measured"]) == ("unknown", None)
+    notes = [note["text"] for note in table(folder, "--json").json["notes"]]
+    assert (
+        "requests.csv: 4 answers tell more cached tokens than their prompts have, or fewer than none: taken as not told"
+    ) in notes
 
 
 def test_classes_have_verdicts_where_the_answers_tell(table: Any, tmp_path: Path) -> None:

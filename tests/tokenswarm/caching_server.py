@@ -21,7 +21,7 @@ class CachingServer:
     (usage, but only what is not 0), ``deepseek``, ``timings`` or ``nothing``; ``page`` is the engine whose counters it
     shows, if any. A ``salt`` isolates, is ignored, is refused, or hides a prompt for ever. ``dropped`` blocks of what
     is known are computed again, as with a draft model. A prompt can be found once ``late`` more requests have come.
-    Every ``tenant`` th request is followed by one of somebody else.
+    Every ``tenant`` th request is followed by one of somebody else. The requests with the numbers ``busy`` get a 503.
     """
 
     block: int = 16
@@ -36,6 +36,7 @@ class CachingServer:
     late: int = 0
     tenant: int = 0
     ends_after: int = 1_000_000
+    busy: tuple[int, ...] = ()
     words: WordServer = field(default_factory=lambda: WordServer("vllm"))
     asked: list[dict[str, Any]] = field(default_factory=list)
 
@@ -50,6 +51,8 @@ class CachingServer:
         self.asked.append(body)
         if len(self.asked) > self.ends_after:
             raise TargetError("http://h/v1/chat/completions: no answer in time")
+        if len(self.asked) in self.busy:
+            return Reply(503, words="all slots are busy")
         assert (body["model"], body["max_tokens"], body["stream"]) == ("m", 1, False)
         if "cache_salt" in body and self.salt == "refused":
             return Reply(400, words="Unrecognized request argument supplied: cache_salt")

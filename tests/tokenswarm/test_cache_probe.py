@@ -30,6 +30,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
     """A made-up server needs no time between two requests."""
     if "simulator" not in request.node.name:
         monkeypatch.setattr(cached_tokens, "SETTLE_S", 0.0)
+        monkeypatch.setattr(cached_tokens, "_BUSY_S", 0.0)
 
 
 def counter_of(server: CachingServer, api: str = "chat") -> TokenCounter:
@@ -228,6 +229,15 @@ def test_a_failure_in_the_middle() -> None:
     assert found.line.endswith("; http://h/v1/chat/completions: no answer in time")
 
 
+def test_a_busy_server_is_asked_again() -> None:
+    """Three refusals at the first request and one in the middle change nothing; four in a row are told."""
+    free = probed(CachingServer(block=32))
+    assert probed(CachingServer(block=32, busy=(1, 2, 3, 9))) == free
+    busy = probed(CachingServer(block=32, busy=(1, 2, 3, 4)))
+    assert busy.state == "unknown"
+    assert busy.line == "unknown; the server answered 503: all slots are busy"
+
+
 def test_a_dead_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only then is there an exception."""
     server = CachingServer(ends_after=3)
@@ -312,11 +322,23 @@ def test_recorded_answers(name: str, tokens: int, cached: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [None, [], {"usage": None}, {"usage": {"prompt_tokens_details": None}}, {"timings": 3}]
+    "answer",
+    [
+        *(None, [], {"usage": None}, {"usage": {"prompt_tokens_details": None}}, {"timings": 3}),
+        {"usage": {"prompt_tokens": -5, "prompt_tokens_details": {"cached_tokens": True}}},
+        {"usage": {"prompt_tokens": 50.0, "prompt_cache_hit_tokens": float("inf")}, "timings": {"cache_n": -1}},
+    ],
 )
 def test_answers_that_tell_nothing(answer: object) -> None:
     """Whatever the shape, no exception and no 0."""
     assert seen_in(answer) == Seen(None, None, False)
+
+
+def test_more_cached_tokens_than_the_prompt_has_are_none_that_could_be_believed() -> None:
+    """Nor do they hide a number in another place that can be."""
+    usage = {"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 1000}}
+    assert seen_in({"usage": usage}) == Seen(10, None, False)
+    assert seen_in({"usage": usage, "timings": {"cache_n": 10}}) == Seen(10, 10, True)
 
 
 def probed_at(url: str, headers: dict[str, str] | None = None) -> CacheProbe:

@@ -145,6 +145,14 @@ def test_arguments_nested_without_end_are_kept_as_they_are(arguments: str) -> No
     ]
 
 
+def test_an_event_nested_without_end_is_the_servers_mistake() -> None:
+    """It is malformed, not a failure of this client, and what came before it counts."""
+    answer = decode(delta(content="a"), b'{"id": "r1", "more": ' + b"[" * 100_000, delta(finish="stop"))
+    kind, text = answer_failure(answer, b"") or ("", "")
+    assert (kind, answer.token_times) == ("malformed", [0.0])
+    assert "no JSON object" in text
+
+
 def test_two_calls_in_one_chunk() -> None:
     """Both are kept; the chunk is one token event."""
     both = [{"index": n, "id": str(n), "function": {"name": f"f{n}", "arguments": "{}"}} for n in (0, 1)]
