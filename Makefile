@@ -61,7 +61,7 @@ bench: $(DEV) ## how fast and how truthful the load generator is on this machine
 engines: $(DEV) ## install the real engines that test-engines uses, into .engines
 	$(BIN)/python -m tests.engines.install $(ARGS)
 
-test-engines: $(DEV) ## chat sweeps against real llama.cpp and vLLM on the CPU
+test-engines: $(DEV) ## chats, agents and captions against real llama.cpp and vLLM on the CPU
 	$(BIN)/python -m pytest -m engine -rs $(ARGS)
 
 clean: ## remove .venv and caches; results stay

@@ -5,6 +5,7 @@ Three figures a request, because no client knows this to the token:
 * *eligible*: what the workload implies. The longer of what its own session had sent before (``history_tokens``) and of
   a text that it shares on purpose (``prefix_tokens``), where an earlier request with that text and the same cache key
   had its first token before this one was sent; tools and written system texts of agents went out before the load.
+  Of an answer that called tools or thought, nothing is in it: templates write calls anew and leave thoughts out.
   Whole blocks where the size of a block is known, and never the whole prompt: engines compute at least the last token.
 * *least*: what a cache serves at the very least when it works. The last token of an answer is not in it, and blocks of
   unknown size may be as large as ``LARGEST_BLOCK``.
@@ -18,8 +19,10 @@ A *cold* request of a prefix-cache test finds only what its own session has sent
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.run_folder import Run
@@ -31,6 +34,7 @@ UNKNOWN_NONCE_TOKENS = 32  # at the head of all warm prompts, likewise
 LARGEST_BLOCK = 128
 _WRITTEN = r"(system|tools)( \d+)?$"  # names of shared texts that nobody generated
 
+Floats = npt.NDArray[np.floating[Any]]
 ELIGIBLE = ("eligible_tokens", "eligible_least", "eligible_most")
 
 
@@ -58,11 +62,13 @@ def eligible_tokens(run: Run) -> pd.DataFrame:
     rows, rules = run.requests, _Rules.of(run)
     cold = (rows["arm"] == COLD).to_numpy()
     history = history_tokens(rows).to_numpy(dtype="float64")
+    sent, retold = _sent_before(rows, history)
     if rules.cold == "request":
-        history = np.where(cold, 0.0, history)
+        history, sent = np.where(cold, 0.0, history), np.where(cold, 0.0, sent)
     shared = np.where(cold, 0.0, rows["prefix_tokens"].fillna(0.0).to_numpy(dtype="float64"))
     whole = rows["prompt_tokens"].to_numpy(dtype="float64") - 1
-    eligible = np.minimum(np.maximum(history, np.where(_seen_before(run), shared, 0.0)), whole)
+    found = np.where(_seen_before(run), shared, 0.0)
+    eligible = np.minimum(np.maximum(np.where(retold, sent, history), found), whole)
     head = np.where(cold & (rules.by == "salt"), 0.0, float(rules.head + CHANCE_TOKENS))
     own = np.where(history > 0, history + CHANCE_TOKENS, history)
     most = np.minimum(np.maximum(own, shared + head), whole)
@@ -70,6 +76,18 @@ def eligible_tokens(run: Run) -> pd.DataFrame:
     figures = (eligible, np.maximum(eligible - slack, 0.0), most)
     blocks = dict(zip(ELIGIBLE, (_whole_blocks(values, rules.block) for values in figures), strict=True))
     return pd.DataFrame(blocks, index=rows.index)
+
+
+def _sent_before(rows: pd.DataFrame, history: Floats) -> tuple[Floats, np.ndarray]:
+    """Of each prompt the tokens that were in the session's prompt before it, and whether the answer to that one comes
+    back in other words than the model's."""
+    ordered = rows.sort_values(["turn", "sent_s"])
+    sessions = ordered["session"].astype("string").fillna("")
+    before = ordered.groupby(sessions)[["prompt_tokens", "tool_calls", "reasoning_tokens"]].shift(1).reindex(rows.index)
+    sent = before["prompt_tokens"].to_numpy(dtype="float64")
+    known = ~np.isnan(sent) & (history > 0)
+    retold = (before["tool_calls"].fillna(0) > 0) | (before["reasoning_tokens"].fillna(0) > 0)
+    return np.where(known, np.fmin(sent, history), history), retold.to_numpy(dtype=bool)
 
 
 def history_tokens(rows: pd.DataFrame) -> pd.Series[float]:

@@ -95,6 +95,9 @@ def _prefix_cache(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         yield ("prefix_cache",), "needs load.closed: pairs of sessions are compared level by level"
     elif _mapping(data["load"].get("closed")).get("fresh_prompts") is False:
         yield ("load", "closed", "fresh_prompts"), "prefix_cache needs fresh prompts at every level; leave this out"
+    for index, item in enumerate(_classes(data)):
+        if item.get("kind") == "agentic" and item.get("mode") == "live":
+            yield ("traffic", index, "mode"), "prefix_cache compares sessions with the same text; use mode: replay"
     if data.get("cache_probe") == "never":
         yield ("cache_probe",), "prefix_cache rests on what the probe finds; leave this out"
 

@@ -148,3 +148,18 @@ def test_no_requests_no_figures(tmp_path: Path, empty: bool) -> None:
     """A run that sent nothing, or nothing that names a shared text, has no trouble with it."""
     rows = [] if empty else [request("a", 0, 100)]
     assert len(figures(tmp_path / "run", *rows)) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [({}, (240, 240, 256)), ({"tool_calls": 1}, (192, 192, 256)), ({"reasoning_tokens": 30}, (192, 192, 256))],
+)
+def test_an_answer_that_comes_back_in_other_words_is_not_implied(
+    tmp_path: Path, answer: dict[str, int], expected: tuple[int, int, int]
+) -> None:
+    """200 tokens were sent and 50 answered. Templates write calls anew and leave thoughts out: then only the 200 are
+    sure (12 blocks of 16), and the whole 250 may be found all the same."""
+    _, second = figures(
+        tmp_path / "run", request("a", 0, 200, **answer), request("a", 10, 400, 250, turn=1, pause_s=3.0), **PAGED
+    )
+    assert second == expected

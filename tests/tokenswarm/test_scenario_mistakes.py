@@ -363,6 +363,8 @@ def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
           "5: traffic[0].task_tokens: recorded jobs have their own; leave this or trajectories out"]),
         ("prefix_cache: {}",
          ["1: prefix_cache: needs load.closed: pairs of sessions are compared level by level"]),
+        ("prefix_cache: {}\nload: {closed: {users: 1, sessions: 2}}\ntraffic: [{kind: agentic, mode: live}]",
+         ["3: traffic[0].mode: prefix_cache compares sessions with the same text; use mode: replay"]),
         ("prefix_cache: {cold: session}\nload: {closed: {users: 1, sessions: 2, fresh_prompts: false}}",
          ["2: load.closed.fresh_prompts: prefix_cache needs fresh prompts at every level; leave this out"]),
         ("prefix_cache: {}\nload: {closed: {users: 1, sessions: 2}}\ncache_probe: never",
