@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import gc
 import io
 import logging
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 SPARE_FILES = 64  # open files a process needs beside one connection a user
 PARENT_INTERVAL_S = 0.5
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 class FinalStatsCSV(locust.stats.StatsCSVFileWriter):  # type: ignore[misc]
@@ -198,6 +200,7 @@ def install(kind: str | None = None) -> None:
     _use_private_port(sys.argv, os.environ)
     logging.getLogger("locust.runners").addFilter(_EarlyJoin())
     started_as = os.getpid()  # Locust forks the workers of --processes later
+    os.register_at_fork(after_in_child=_end_with_parent)
     events.init_command_line_parser.add_listener(_add_options)
     events.init.add_listener(lambda environment, **_: _init(environment, kind))
     events.init.add_listener(lambda environment, **_: _follow_parent(environment, started_as))
@@ -241,9 +244,17 @@ def _init(environment: Any, kind: str | None) -> None:
     gc.set_threshold(50_000, 20, 50)  # few cyclic objects live here; fewer pauses for the streams
 
 
+def _end_with_parent(signal_number: int = signal.SIGTERM) -> None:
+    """Until a forked worker has met its master, the kernel ends it with that: where the master has refused the input,
+    Locust would leave the worker behind, asking for minutes for a master that is gone. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal_number)
+
+
 def _follow_parent(environment: Any, parent: int) -> None:
     """A forked worker must not outlive its master: left to Locust it would load the server for another minute."""
     if os.getpid() != parent:
+        _end_with_parent(0)  # from now on in good order
         gevent.spawn(_quit_with, environment.runner, parent)
 
 
