@@ -24,6 +24,7 @@ def broken_rules(source: YamlSource) -> Iterator[Problem]:
         *_traffic(_classes(data), _mapping(data.get("objectives"))),
         *_api(_classes(data), _mapping(data.get("target")).get("api")),
         *_agents(_classes(data)),
+        *_fields(_mapping(_mapping(data.get("target")).get("request")), data),
         *_prefix_cache(data),
         *_interference(data, _classes(data)),
         *_closed(_mapping(_mapping(data.get("load")).get("closed")), _classes(data)),
@@ -86,6 +87,17 @@ def _agents(classes: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:
         for key in _GENERATED_ONLY:
             if item.get(key) is not None:
                 yield (*place, key), "recorded jobs have their own; leave this or trajectories out"
+
+
+def _fields(request: dict[str, Any], data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Fields of every request that would take the place of what the traffic sends."""
+    place: Path = ("target", "request")
+    if any(_kind(item) == "agentic" for item in _classes(data)):
+        for key in ("tools", "tool_choice"):
+            if key in request:
+                yield (*place, key), "agents send their own; use tools and tool_choice of the traffic class"
+    if "cache_salt" in request and data.get("prefix_cache") is not None:
+        yield (*place, "cache_salt"), "prefix_cache sends salts of its own; leave this out"
 
 
 def _prefix_cache(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
