@@ -106,16 +106,17 @@ def test_live_jobs_follow_the_models_own_calls(
         f"mode: live, tools: {TOOLS}, tool_choice: {choice}, steps: 3, step_limit: 8, tool_time_s: 0.01, "
         "tool_result_tokens: 30, output_tokens: 120, system_prompt: {tokens: 200}"
     )
-    run = locust("-H", server.url, scenario=_scenario(traffic), locustfile=AGENTIC)
+    load = "users: [4], sessions: 16, tail: drain"  # a job without a malformed call has a chance of 1 in 3
+    run = locust("-H", server.url, scenario=_scenario(traffic, load), locustfile=AGENTIC)
     _assert_good(run, server)
     jobs = _jobs(run)
-    assert len(jobs) == 4
+    assert len(jobs) == 16
     assert sum(int(row["tool_calls"]) for job in jobs for row in job) > 0
     assert {job[-1]["session_end"] for job in jobs} <= {"done", "step_limit"}
     wrong = sum(int(row["malformed_calls"]) for job in jobs for row in job)
     assert wrong > 0 if malformed != "0" else wrong >= 0
     if choice != "auto":
-        assert [len(job) for job in jobs] == [3, 3, 3, 3]
+        assert {len(job) for job in jobs} == {3}
         assert all(int(row["tool_calls"]) >= 1 for job in jobs for row in job[:-1])
         assert all(row["tool_calls"] == "0" for row in (job[-1] for job in jobs))
         assert {job[-1]["session_end"] for job in jobs} == {"done"}
