@@ -14,6 +14,7 @@ from tokenswarm.arms import COLD, WARM
 
 # A smaller share of the prompt tokens changes no latency that could be told from noise.
 LEAK_SHARE = 0.01
+_FEW_TOKENS = 32  # of a chat template without tools
 _SIGNIFICANT = 0.05
 
 
@@ -34,6 +35,11 @@ class ArmRules:
     by: str | None  # what keeps the arms apart: "salt" or "nonce"
     template_tokens: int  # of the chat template, before the nonce, which all prompts share
     probe: dict[str, Any]
+
+    @property
+    def before_nonce(self) -> int:
+        """Tokens that the chat template puts before a nonce, where they are worth a word: tools for example."""
+        return self.template_tokens if self.by == "nonce" and self.template_tokens > _FEW_TOKENS else 0
 
     def allowed(self, requests: pd.DataFrame) -> pd.Series[float]:
         """Tokens that each cold request may find: its own session's, and the template's before a nonce."""
@@ -77,7 +83,7 @@ def _anything_cached(pairs: Pairs, rules: ArmRules) -> Finding | None:
         "warm requests found no more in the cache than cold ones: the sessions share no text, "
         "or the cache was too small to keep it until the next use"
     )
-    return Finding("nothing shared", text)
+    return Finding("nothing shared", f"{text}, or all of it stands before the nonce" if rules.before_nonce else text)
 
 
 def _silent(probe: dict[str, Any]) -> Finding:

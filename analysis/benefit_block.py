@@ -227,7 +227,9 @@ def _isolation(test: BenefitTest) -> str:
             return "the arms are kept apart by cache_salt"
         case "nonce":
             tokens = "" if test.nonce_tokens is None else f" of {test.nonce_tokens} tokens"
-            return f"the arms are kept apart by a nonce{tokens} at the head of every prompt, in both arms"
+            text = f"the arms are kept apart by a nonce{tokens} at the head of every prompt, in both arms"
+            before = test.rules.before_nonce
+            return f"{text}; {before} tokens stand before it, and cold sessions find them too" if before else text
         case _:
             return "how the arms were kept apart is unknown"
 

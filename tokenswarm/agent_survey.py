@@ -98,19 +98,26 @@ def with_openings(
 
 
 def with_nonce(counter: TokenCounter, firsts: list[tuple[Counting, Prompt]]) -> TokenCounter:
-    """``counter`` with the tokens that a nonce adds to these first prompts, each with its way to be counted."""
+    """``counter`` with the tokens that a nonce adds to these first prompts, each with its way to be counted, and with
+    those that stand before it: chat templates may put tools there."""
     nonces = [counter.make_nonce(Random(seed)) for seed in range(_NONCES)]
     costs: set[int] = set()
+    before: list[int | None] = []
     try:
         for counting, prompt in firsts:
             bare = counting.count(prompt)
             costs |= {counting.count(behind_nonce(nonce, prompt)) - bare for nonce in nonces}
+            before.append(first_difference(counting, *(behind_nonce(nonce, prompt) for nonce in nonces[:2])))
     except TargetError as error:
         counter = msgspec.structs.replace(counter, exact=False, note=str(error))
     if len(costs) > 1 and counter.exact:
         note = f"the nonce that keeps cold prompts apart costs {min(costs)} to {max(costs)} tokens"
         counter = msgspec.structs.replace(counter, exact=False, note=note)
-    return msgspec.structs.replace(counter, nonce_tokens=max(costs, default=0))
+    overheads = [one.overhead for costs in counter.openings.values() for one in costs]
+    known = [tokens for tokens in before if tokens is not None] if None not in before else overheads
+    return msgspec.structs.replace(
+        counter, nonce_tokens=max(costs, default=0), before_nonce=max(known, default=counter.template_prefix)
+    )
 
 
 def survey_opening(

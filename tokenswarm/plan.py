@@ -165,9 +165,16 @@ class Plan:
             "input_tokens_note": self.counter.note,
             "cache_probe": None if self.cache is None else msgspec.to_builtins(self.cache),
             "isolation": self._isolation_told(),
-            "template_prefix_tokens": self.counter.common_prefix,
+            "template_prefix_tokens": self._head_tokens,
             "notes": self.notes(),
         }
+
+    @property
+    def _head_tokens(self) -> int | None:
+        """Tokens that all prompts begin with, those before a nonce among them; None where nobody counted them."""
+        by_nonce = self.isolation is not None and self.isolation.by == "nonce"
+        known = [self.counter.common_prefix, self.counter.before_nonce if by_nonce else None]
+        return max((tokens for tokens in known if tokens is not None), default=None)
 
     def _isolation_told(self) -> dict[str, Any] | None:
         if self.isolation is None:

@@ -51,6 +51,7 @@ class TokenCounter(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     openings: dict[str, list[OpeningCosts]] = {}  # name of an agentic class -> each of its openings
     template_prefix: int | None = None  # tokens that every prompt without a system prompt begins with: no reuse of ours
     nonce_tokens: int = 0  # what a nonce adds to a prompt; measured where a scenario needs one
+    before_nonce: int | None = None  # tokens that two prompts begin with for all the nonces at their heads, at most
     heads: list[str] = []
     words: list[str] = []  # one token each behind a space, the most frequent first
     longer: list[tuple[str, int]] = []  # words of 2 or 3 tokens, used where one-token words are few

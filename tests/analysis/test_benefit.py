@@ -282,6 +282,25 @@ def test_the_report_says_what_was_asked_and_its_limit(
             assert wanted in text, form
 
 
+def test_what_stands_before_a_nonce_is_told_and_is_no_leak(report: Report, tmp_path: Path) -> None:
+    """Tools that a chat template puts first: both arms find their 90 tokens, the arms are kept apart all the same, and
+    the report says that this part of the saving is not in the result."""
+    sessions = seven_pairs()
+    for requests in sessions:
+        for request in requests:
+            request.cached_tokens = 90
+    nonce = {"by": "nonce", "cold": "request", "nonce_tokens": 13}
+    run = write_run(tmp_path / "run", sessions, isolation=nonce, template_prefix_tokens=90)
+    text = " ".join(report(run, "--width", "100").split())
+    assert "not kept apart" not in text
+    assert (
+        "at the head of every prompt, in both arms; 90 tokens stand before it, and cold sessions find them too" in text
+    )
+    assert "the cache was too small to keep it until the next use, or all of it stands before the nonce" in text
+    few = write_run(tmp_path / "few", sessions, isolation=nonce, template_prefix_tokens=4)
+    assert "not kept apart" in " ".join(report(few, "--width", "100").split())
+
+
 def test_whole_levels_beside_the_pairs(report: Report, tmp_path: Path) -> None:
     """Two sessions a level: E2E 1.175 s cold and 1.075 s warm, which is more than the least floor of 2 %; the
     throughput hardly differs, because tools take most of the time."""

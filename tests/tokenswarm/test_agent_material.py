@@ -287,6 +287,33 @@ def test_every_nonce_costs_the_same_at_every_head(speaks: str) -> None:
             assert server.count(with_nonce, tools) == server.count(prompt, tools) + 14
 
 
+@pytest.mark.parametrize("place", ["behind", "first", "last"])
+@pytest.mark.parametrize("system", [None, {"text": "you are an agent of some kind"}, {"tokens": 50}])
+def test_what_stands_before_a_nonce_is_known(place: str, system: dict[str, Any] | None) -> None:
+    """A template that writes tools before the first message, or in a system message of its own, puts them before the
+    nonce: as many tokens as two prompts with other nonces and tasks begin with alike."""
+    server = WordServer("vllm", "usage", tools=place)
+    (traffic,), counter = surveyed(server, {"system_prompt": system} if system else {}, **PREFIX_TEST)
+    offered = AgentFiles(traffic).openings[0].toolset.definitions
+    own = [{"role": "system", "content": "you are an agent of some kind"}] if system else []
+    prompts = [
+        behind_nonce(counter.make_nonce(Random(seed)), [*own, {"role": "user", "content": text}])
+        for seed, text in ((1, "count"), (2, "the ships"))
+    ]
+    one, other = (server.ids(server.rendered(prompt, offered)) for prompt in prompts)  # type: ignore[arg-type]
+    assert counter.before_nonce == alike(one, other)
+    assert (counter.before_nonce > 300) == (place == "first" or (place == "behind" and system is None))
+
+
+def test_where_no_ids_can_be_had_the_tools_may_stand_before_a_nonce() -> None:
+    """Then as many tokens as the whole of the shortest first prompt has are allowed, so that no arm is called mixed
+    because of its tools."""
+    server = WordServer("usage", tools="first")
+    (traffic,), counter = surveyed(server, {}, **PREFIX_TEST)
+    offered = AgentFiles(traffic).openings[0].toolset.definitions
+    assert (counter.before_nonce or 0) >= server.count("\n\n" + json.dumps(offered))
+
+
 def test_every_nonce_costs_the_same_before_a_completion() -> None:
     """Plain text too."""
     server = WordServer("vllm")
