@@ -53,8 +53,8 @@ class _Rules:
         head = _known(run.facts.get("template_prefix_tokens"), UNKNOWN_HEAD_TOKENS)
         if by == "nonce":
             head += _known(run.isolation.get("nonce_tokens"), UNKNOWN_NONCE_TOKENS)
-        block = run.cache_probe.get("block_tokens")
-        return cls(by, str(run.isolation.get("cold") or "session"), head, int(block) if block else None)
+        block = _known(run.cache_probe.get("block_tokens"), 0)
+        return cls(by, str(run.isolation.get("cold") or "session"), head, block if block > 0 else None)
 
 
 def eligible_tokens(run: Run) -> pd.DataFrame:

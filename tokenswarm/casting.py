@@ -192,7 +192,10 @@ class Casting:
     def require_room_for_nonce(self) -> None:
         """Raise ``InputError`` where prompts are token ids, which no nonce can stand before."""
         if any(isinstance(one, Material) and one.sends_ids for one in self._materials):
-            raise InputError("prefix_cache: this server needs a nonce, which prompts of token ids have no place for")
+            raise InputError(
+                "prefix_cache: the arms would be kept apart by a nonce, which prompts of token ids have no place for; "
+                "use prompts: words, or a server that heeds cache_salt"
+            )
 
     def notes(self) -> list[str]:
         """What a reader must know about the sessions of this run."""

@@ -25,6 +25,7 @@ RETRY_INTERVAL_S = 0.5
 _SIMULATOR = b'"tokenswarm-simulator"'
 _PROBE_TIMEOUT_S = 30.0  # for one request of the cache probe
 _LARGEST_ANSWER = 16_000_000  # bytes; nothing that is asked for here comes near
+_PATIENCE = 2  # times the limit of a single wait, for the whole of an answer that has begun
 _LONGEST_LIST = 8  # models named in a message
 
 
@@ -88,9 +89,7 @@ class Caller:
             headers = {**self._headers, "Content-Type": "application/json"} if body else self._headers
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
-            content = answer.read(_LARGEST_ANSWER + 1)
-            if answer.length and len(content) <= _LARGEST_ANSWER:
-                raise http.client.IncompleteRead(content, answer.length)
+            content = _body(answer, time.monotonic() + _PATIENCE * self._timeout_s)
         except (OSError, http.client.HTTPException) as error:
             raise TargetError(f"{url}: {cause(error)}") from None
         finally:
@@ -114,6 +113,18 @@ class Caller:
         for value in self._headers.values():
             text = text.replace(value.split(" ", 1)[-1], "***") if len(value) > 3 else text
         return text
+
+
+def _body(answer: http.client.HTTPResponse, until_s: float) -> bytes:
+    """All of it, or a little more than ``_LARGEST_ANSWER`` bytes. ``TimeoutError`` where it drips beyond ``until_s``."""
+    content = bytearray()
+    while len(content) <= _LARGEST_ANSWER and (piece := answer.read1(_LARGEST_ANSWER)):
+        content += piece
+        if time.monotonic() > until_s:
+            raise TimeoutError
+    if answer.length and len(content) <= _LARGEST_ANSWER:
+        raise http.client.IncompleteRead(bytes(content), answer.length)
+    return bytes(content)
 
 
 def cause(error: Exception) -> str:
@@ -229,11 +240,11 @@ def counting_server(endpoint: Endpoint, target: Target, headers: Mapping[str, st
 
 def prober(endpoint: Endpoint, target: Target, headers: Mapping[str, str], model: str) -> Prober:
     """How the cache probe reaches the server."""
-    caller = Caller(headers, target, timeout_s=_PROBE_TIMEOUT_S)
+    caller, quick = Caller(headers, target, timeout_s=_PROBE_TIMEOUT_S), Caller(headers, target)
     url = endpoint.url_for(target.api)
     return Prober(
         post=lambda body: caller.reply(url, body),
-        get=caller.get,
+        get=quick.get,
         model=model,
         metrics=endpoint.server_root + "/metrics",
         models=endpoint.origin + endpoint.path_of("/models"),

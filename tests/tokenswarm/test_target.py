@@ -18,7 +18,7 @@ from tests.contract.replay import Replay, plain
 from tokenswarm.endpoint import Endpoint
 from tokenswarm.errors import TargetError
 from tokenswarm.scenario import Target, Timeouts
-from tokenswarm.target import find_model, request_headers
+from tokenswarm.target import Caller, find_model, request_headers
 
 MODELS = Path(__file__).parents[1] / "contract" / "models"
 KEY = "sk-acc-CANARY-7f3a9c21d4"
@@ -87,6 +87,30 @@ def test_answers_that_break_off_or_never_end(answer: bytes, words: str) -> None:
         thread.start()
         assert words in refusal(f"http://127.0.0.1:{listener.getsockname()[1]}")
         thread.join()
+
+
+def test_an_answer_that_drips_is_given_up() -> None:
+    """A byte now and then keeps every single wait short; the whole is bounded too."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_drip, args=(listener, done))
+        thread.start()
+        started = time.monotonic()
+        caller = Caller({}, Target(), timeout_s=0.5)
+        with pytest.raises(TargetError, match="no answer in time"):
+            caller.get(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
+        assert 0.9 < time.monotonic() - started < 10
+        done.set()
+        thread.join()
+
+
+def _drip(listener: socket.socket, done: threading.Event) -> None:
+    connection, _ = listener.accept()
+    with connection, contextlib.suppress(OSError):
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while not done.wait(0.05):
+            connection.sendall(b"#")
 
 
 def _say(listener: socket.socket, answer: bytes) -> None:
