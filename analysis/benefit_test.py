@@ -77,8 +77,12 @@ def _rules(run: Run) -> ArmRules:
     isolation: dict[str, Any] = run.isolation
     template = run.facts.get("template_prefix_tokens")
     return ArmRules(
-        cold=isolation.get("cold"),
-        by=isolation.get("by"),
+        cold=_word(isolation.get("cold")),
+        by=_word(isolation.get("by")),
         template_tokens=template if isinstance(template, int) else 0,
         probe=run.cache_probe,
     )
+
+
+def _word(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -116,7 +116,7 @@ class Caller:
 
 
 def _body(answer: http.client.HTTPResponse, until_s: float) -> bytes:
-    """All of it, or a little more than ``_LARGEST_ANSWER`` bytes. ``TimeoutError`` where it drips beyond ``until_s``."""
+    """All of it, or a little more than ``_LARGEST_ANSWER`` bytes. ``TimeoutError`` where it drips until then."""
     content = bytearray()
     while len(content) <= _LARGEST_ANSWER and (piece := answer.read1(_LARGEST_ANSWER)):
         content += piece

@@ -301,6 +301,16 @@ def test_what_stands_before_a_nonce_is_told_and_is_no_leak(report: Report, tmp_p
     assert "not kept apart" in " ".join(report(few, "--width", "100").split())
 
 
+@pytest.mark.parametrize("odd", [None, [], {}, "x", -5, 1.5, [{}]])
+def test_facts_of_a_strange_kind_are_unknown(report: Report, tmp_path: Path, odd: Any) -> None:
+    """Whatever a damaged ``run.json`` says of the test and the probe, the pairs are compared."""
+    isolation = {"by": odd, "cold": odd, "nonce_tokens": odd}
+    probe = {"state": odd, "block_tokens": odd, "line": odd, "flag": odd, "reports_cached_tokens": odd}
+    run = write_run(tmp_path / "run", seven_pairs(), isolation=isolation, probe=probe, template_prefix_tokens=odd)
+    assert "how the arms were kept apart is unknown" in report(run)
+    assert json.loads(report(run, "--json"))["levels"][0]["pairs"] == 7
+
+
 def test_whole_levels_beside_the_pairs(report: Report, tmp_path: Path) -> None:
     """Two sessions a level: E2E 1.175 s cold and 1.075 s warm, which is more than the least floor of 2 %; the
     throughput hardly differs, because tools take most of the time."""
