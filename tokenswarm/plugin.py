@@ -234,6 +234,7 @@ def _init(environment: Any, kind: str | None) -> None:
         sys.exit(BAD_INPUT)
     environment.tokenswarm = session
     session.listen(environment.events)
+    _interrupt_main_only()
     options = environment.parsed_options
     if session.master is not None and session.master.levels and options.headless:
         gevent.signal_handler(signal.SIGTERM, _stop, environment)
@@ -242,6 +243,14 @@ def _init(environment: Any, kind: str | None) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # few cyclic objects live here; fewer pauses for the streams
+
+
+def _interrupt_main_only() -> None:
+    """Ctrl-C ends what Locust's main greenlet waits for. Left alone, Python raises it in whichever greenlet runs: one
+    that listens to workers or records a request would die instead. A SIGINT that is ignored stays ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        main, loop = gevent.getcurrent(), gevent.get_hub().loop
+        gevent.signal_handler(signal.SIGINT, loop.run_callback, main.throw, KeyboardInterrupt)
 
 
 def _end_with_parent(signal_number: int = signal.SIGTERM) -> None:
