@@ -168,7 +168,14 @@ class RunMaster:
             return
         log.error("%s", msg.data["problem"])
         self._unable.append(msg.data["problem"])
-        gevent.spawn(self._runner.quit if environment.parsed_options.headless else self._runner.stop)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """End the run; without a page the process too."""
+        headless = self._environment.parsed_options.headless
+        if headless:
+            self.exit_code = BAD_INPUT
+        gevent.spawn(self._runner.quit if headless else self._runner.stop)
 
     # a run --------------------------------------------------------------------------------
 
@@ -179,13 +186,14 @@ class RunMaster:
         self._free = LevelFacts()
         try:
             plan = self._plan = self._planner.plan(self._environment.host).for_run(self._run)
+            description = described(plan, self.levels)
             self.folder = RunFolder.create(self._results, plan.scenario.name)
-        except TokenswarmError as error:  # only from the page: headless runs were checked before
+        except TokenswarmError as error:  # from the page, or something has changed since the headless run was checked
             log.error("%s", error)
             self._run = ""
-            gevent.spawn(self._runner.stop)
+            self._give_up()
             return
-        self.folder.write_once("run.json", described(plan, self.levels))
+        self.folder.write_once("run.json", description)
         log.info("results go to %s", self.folder.path)
         if plan.cache is not None:
             log.info("prefix cache: %s", plan.cache.line)

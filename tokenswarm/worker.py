@@ -87,12 +87,17 @@ class LoadWorker:
             return
         try:
             self.begin(Plan.from_message(data["plan"]), data["worker"], data["index"], data["run"])
-        except InputError as error:  # the pictures are not on this machine, or not any more
+        except InputError as error:  # files or a key are not on this machine, or not any more
             self._instrument = None
             self._runner.send_message("ts_unable", {"run": data["run"], "problem": f"{data['worker']}: {error}"})
 
     def begin(self, plan: Plan, worker: str, index: int, run: str) -> None:
-        """Set up everything a user needs for one run, and let the users in."""
+        """Set up everything a user needs for one run, and let the users in.
+
+        Raises ``InputError`` where something that the scenario names is not to be had here.
+        """
+        plan.client().close()
+        plan.casting.notes()  # reads the files
         gate = Gate(plan.levels, index)
         gate.on_change = self._dirty.set
         gallery = Gallery(plan.casting) if plan.casting.image_sources else None

@@ -168,6 +168,35 @@ def test_the_model_is_found_in_the_servers_list_or_asked_for(
             assert [one["body"]["model"] for one in server.requests] == [wanted, wanted]
 
 
+def test_a_worker_on_a_machine_without_the_key_ends_the_run(
+    simulator: Callable[..., Simulator], locust: Callable[..., Run], closed_scenario: Callable[..., str], tmp_path: Path
+) -> None:
+    """Keys do not travel. A worker that has none says so in one line, and the run ends with 2 instead of hanging."""
+    port, others = str(free_port()), {name: value for name, value in os.environ.items() if name != "KEY_HERE"}
+    workers: list[subprocess.Popen[bytes]] = []
+
+    def watch(process: subprocess.Popen[str]) -> None:
+        command = [str(LOCUST), "-f", str(ROOT / "locustfiles" / "chat.py"), "--worker", "--master-port", port]
+        silent: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        workers.append(subprocess.Popen(command, cwd=tmp_path, env=others, **silent))
+
+    load = closed_scenario(SMALL, extra="target: {api_key: '${KEY_HERE}'}\n")
+    master = ("--master", "--master-bind-port", port, "--expect-workers", "1")
+    try:
+        run = locust("-H", simulator().url, *master, scenario=load, env={"KEY_HERE": "k"}, watch=watch, timeout=60)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert run.code == 2, run.output
+    assert "Traceback" not in run.output
+    told = [line for line in run.errors.splitlines() if "/ERROR/" in line]
+    assert [line.partition("master: ")[2] for line in told] == [
+        "w0: the environment variable KEY_HERE, named in the scenario, is not set"
+    ]
+    assert json.loads((run.folder / "end.json").read_text())["state"] == "stopped"
+
+
 def test_a_server_without_a_model_list(locust: Callable[..., Run], closed_scenario: Callable[..., str]) -> None:
     """No list, or something else instead of one: a clear message, and with --model the load runs."""
     load = closed_scenario(SMALL)
