@@ -119,7 +119,7 @@ def test_facts_are_columns() -> None:
     identity = {"level", "concurrency", "phase", "ticket", "worker", "user", "traffic", "session", "turn", "arm"}
     identity |= {"pair", "prefix", "session_end"}
     identity |= {"images", "image_pixels", "image_bytes"}
-    asked = {"prepare_s", "pause_s", "scheduled_s", "asked_input_tokens", "asked_output_tokens"}
+    asked = {"prepare_s", "encode_s", "pause_s", "scheduled_s", "asked_input_tokens", "asked_output_tokens"}
     known_to_the_session = {"prefix_tokens", "history_tokens", "malformed_calls", "divergence"}
     assert set(COLUMNS) - facts.keys() == identity | asked | known_to_the_session
 
