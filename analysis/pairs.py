@@ -70,6 +70,8 @@ def pairs_of(rows: pd.DataFrame, *, silent_is_zero: bool = False) -> Pairs:
         known = measured["cached_tokens"].fillna(0.0).where(measured["prompt_tokens"].notna())
         measured = measured.assign(cached_tokens=known)
     sessions = _sessions(measured)
+    counts = {arm: _count(sessions[sessions["arm"] == arm]) for arm in (COLD, WARM)}
+    sessions = sessions[~sessions.duplicated(["pair", "arm"])]
     arms = {arm: sessions[sessions["arm"] == arm].set_index("pair") for arm in (COLD, WARM)}
     both = arms[COLD].merge(arms[WARM], "outer", left_index=True, right_index=True, suffixes=("_cold", "_warm"))
     played = both.index[both["played_cold"].eq(True) & both["played_warm"].eq(True)]
@@ -83,7 +85,7 @@ def pairs_of(rows: pd.DataFrame, *, silent_is_zero: bool = False) -> Pairs:
         warm=_per_pair(warm_requests, arms[WARM]),
         cold_requests=cold_requests,
         warm_requests=warm_requests,
-        sessions={arm: _count(one) for arm, one in arms.items()},
+        sessions=counts,
         incomplete=len(both) - len(played),
         failed_apart=(int((failed[0] & ~failed[1]).sum()), int((failed[1] & ~failed[0]).sum())),
         uneven=int((both.loc[played, "requests_cold"] != both.loc[played, "requests_warm"]).sum()),
@@ -91,7 +93,9 @@ def pairs_of(rows: pd.DataFrame, *, silent_is_zero: bool = False) -> Pairs:
 
 
 def _sessions(measured: pd.DataFrame) -> pd.DataFrame:
-    """One row a session; ``played`` to its end means that its last answer is a success and ended it."""
+    """One row a session; ``played`` to its end means that its last answer is a success and ended it. What stands twice
+    in the rows, which are then those of two runs or damaged, was not.
+    """
     facts = pd.DataFrame(
         {
             "session": measured["session"].astype("object"),
@@ -101,6 +105,7 @@ def _sessions(measured: pd.DataFrame) -> pd.DataFrame:
             "failed": measured["error_kind"].notna() & measured["error_kind"].ne(ErrorKind.CANCELLED),
             "sent_s": measured["sent_s"],
             "finished_s": measured["finished_s"],
+            "twice": measured.duplicated(["session", "turn"]),
         }
     )
     sessions = facts.groupby("session", sort=False).agg(
@@ -111,8 +116,10 @@ def _sessions(measured: pd.DataFrame) -> pd.DataFrame:
         requests=("ended", "size"),
         sent_s=("sent_s", "min"),
         finished_s=("finished_s", "max"),
+        twice=("twice", "any"),
     )
-    sessions["played"] = sessions["ended"] & ~sessions["failed"]
+    twice = sessions["twice"] | sessions.duplicated(["pair", "arm"], keep=False)
+    sessions["played"] = sessions["ended"] & ~sessions["failed"] & ~twice
     sessions["job"] = sessions["finished_s"] - sessions["sent_s"]
     return sessions
 
@@ -125,7 +132,7 @@ def _count(sessions: pd.DataFrame) -> Sessions:
 def _per_pair(requests: pd.DataFrame, sessions: pd.DataFrame) -> pd.DataFrame:
     """The measures of one arm, index ``pair``."""
     by_pair = requests.groupby(level="pair", sort=True)
-    first = requests.xs(0, level="turn") if len(requests) else requests.droplevel("turn")
+    first = requests[requests.index.get_level_values("turn") == 0].droplevel("turn")
     table = pd.DataFrame(
         {
             "ttft": by_pair["ttft_s"].mean(),

@@ -99,6 +99,34 @@ def test_pairs_that_are_not_whole_are_left_out_and_counted(level: Any, tmp_path:
     assert found["differences"]["first_ttft"]["saved_median_s"]["value"] == pytest.approx(0.23, abs=1e-5)
 
 
+def test_what_stands_twice_is_left_out(level: Any, tmp_path: Path) -> None:
+    """Rows of two runs in one file have each pair twice, and a damaged file a turn: no pair is made of halves."""
+    again = seven_pairs()
+    for requests in again[:4]:
+        for request in requests:
+            request.ticket += 1000
+            request.session = f"again {request.session}"
+    found = level(write_run(tmp_path / "two", seven_pairs() + again[:4]))
+    assert (found["pairs"], found["incomplete_pairs"]) == (5, 2)
+    assert found["sessions"]["cold"]["started"] == 9
+    sessions = seven_pairs()
+    sessions[0].append(sessions[0][1])
+    assert level(write_run(tmp_path / "turn", sessions))["pairs"] == 6
+
+
+def test_a_run_without_numbers_of_turns_compares_what_it_can(level: Any, tmp_path: Path) -> None:
+    """Without turns nobody knows the first request: whole sessions are compared, and nothing stops."""
+    sessions = seven_pairs()
+    for requests in sessions:
+        for request in requests:
+            request.turn = 5
+        del requests[0]
+    found = level(write_run(tmp_path / "run", sessions))
+    assert found["pairs"] == 7
+    assert found["differences"]["first_ttft"]["saved_median_s"]["value"] is None
+    assert found["differences"]["job"]["saved_median_s"]["value"] is not None
+
+
 def test_failures_of_one_arm_are_told(level: Any, tmp_path: Path) -> None:
     """Six failures in one arm and none in the other are no chance (2 in 64); five could be."""
     for failures, keys in ((5, []), (6, ["failures differ"])):
