@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import json
-import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +19,7 @@ from analysis.levels import LevelRow
 from analysis.notes import SIMULATED_TEXT
 from analysis.outcome import Outcome
 from analysis.part import Part
-from analysis.render import markdown_report, terminal_report
+from analysis.report import Report, add_report_options
 from analysis.source import read_outcome
 from analysis.tables import TextTable, level_cell
 from tokenswarm.errors import InputError, RunFolderError
@@ -53,18 +50,13 @@ def report(paths: Sequence[str], options: argparse.Namespace) -> str:
     levels = caption_levels(outcomes)
     if options.plot:
         _plot(levels, Path(options.plot))
-    match options.format:
-        case "json":
-            return json.dumps(_document(outcomes, levels), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        case "csv":
-            return _csv(levels)
-        case "markdown":
-            return markdown_report(_title(outcomes), _parts(levels), _footnotes(outcomes, levels))
-        case _:
-            width = options.width or shutil.get_terminal_size((100, 24)).columns
-            colour = sys.stdout.isatty()
-            footnotes = _footnotes(outcomes, levels)
-            return terminal_report(_title(outcomes), _parts(levels), footnotes, width=width, colour=colour)
+    return Report(
+        _title(outcomes),
+        parts=lambda: _parts(levels),
+        footnotes=_footnotes(outcomes, levels),
+        document=lambda: _document(outcomes, levels),
+        csv=lambda: _csv(levels),
+    ).text(options)
 
 
 def caption_levels(outcomes: Sequence[Outcome]) -> list[CaptionLevel]:
@@ -202,10 +194,7 @@ def _plot(levels: list[CaptionLevel], file: Path) -> None:
 
 
 def add_options(options: argparse.ArgumentParser) -> None:
+    add_report_options(options, "run folders or requests.csv files")
     add = options.add_argument
-    add("run", metavar="RUN", nargs="*", help="run folders or requests.csv files (default: the newest run in results/)")
-    add("--format", choices=("terminal", "markdown", "csv", "json"), default="terminal")
-    add("--json", dest="format", action="store_const", const="json", help="same as --format json")
     add("--plot", metavar="FILE", help="also draw captions per hour and TTFT over the streams: .svg, .png or .pdf")
     add("--failures-infinite", action="store_true", help="quantiles count a failed request as infinitely late")
-    add("--width", type=int, help="columns of the terminal table (default: the terminal's)")

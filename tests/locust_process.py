@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,14 @@ class Run:
             code = analysis.main(["table", str(target or self.folder), "--json", *arguments])
         assert code == 0, out.getvalue()
         return json.loads(out.getvalue())
+
+
+def sessions_of(rows: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
+    """Rows of each session, in the order of its turns."""
+    found: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: int(row["turn"])):
+        found[row["session"]].append(row)
+    return found
 
 
 def free_port() -> int:

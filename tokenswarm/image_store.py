@@ -200,10 +200,12 @@ class ImageStore:
 
 
 def check_images(images: Images) -> ImageFacts:
-    """Looks at the pictures of a class before a run, in a process of its own; may take seconds.
+    """Looks at the pictures of a class before a run, files in a process of its own, which may take seconds.
 
     Raises ``InputError`` where none can be had, ``ScenarioError`` with a line for each unusable file of a folder.
     """
+    if images.made_up is not None:
+        return ImageFacts(images.made_up.distinct)
     command = [sys.executable, "-m", "tokenswarm.image_maker", "--check", images.model_dump_json()]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode:

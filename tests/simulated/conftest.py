@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.locust_process import LOCUST, ROOT, Run, free_port, run_locust
+from tests.locust_process import LOCUST, ROOT, Run, free_port, run_locust, sessions_of
 
-__all__ = ["LOCUST", "ROOT", "Run", "Simulator", "free_port"]
+__all__ = ["LOCUST", "ROOT", "Run", "Simulator", "assert_as_served", "free_port", "sessions_of"]
 
 
 @dataclass
@@ -40,6 +40,20 @@ class Simulator:
             rows += page["rows"]
             if page["next"] >= page["total"]:
                 return rows
+
+
+def assert_as_served(run: Run, server: Simulator, *facts: str) -> dict[str, dict[str, Any]]:
+    """Requests ran, none failed, and of each the rows tell the prompt and output tokens, and the further ``facts``,
+    that the server has in its own record; that record, by request."""
+    assert run.code == 0, run.output
+    assert run.measured(), run.output
+    assert [row["error"] for row in run.rows if row["error_kind"]] == []
+    truth = {row["id"]: row for row in server.truth()}
+    for row in run.rows:
+        served = truth[row["request_id"]]
+        for fact in ("prompt_tokens", "output_tokens", *facts):
+            assert int(row[fact] or 0) == (served[fact] or 0), fact
+    return truth
 
 
 @pytest.fixture

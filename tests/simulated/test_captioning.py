@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -21,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.simulated.conftest import ROOT, Run, Simulator
+from tests.simulated.conftest import ROOT, Run, Simulator, assert_as_served, sessions_of
 from tests.simulated.scripted import Handler, Scripted, good, scripted
 from tests.simulated.test_web_page import Page
 
@@ -57,30 +56,15 @@ def scenario(traffic: str, load: str = "users: [2], sessions: 6, tail: drain", p
     return f"traffic:\n  - {{kind: captioning, {traffic}}}\nload: {{closed: {{{load}}}}}\ncache_probe: {probe}\n"
 
 
-def sessions(rows: list[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
-    found = defaultdict(list)
-    for row in sorted(rows, key=lambda row: int(row["turn"])):
-        found[row["session"]].append(row)
-    return found
-
-
 def counter(server: Simulator, name: str) -> float:
     (value,) = re.findall(rf"^vllm:{name}_total{{.*}} (\S+)$", str(server.get("/metrics")), re.MULTILINE)
     return float(value)
 
 
 def assert_good(run: Run, server: Simulator) -> None:
-    """Requests ran, none failed, and the server counted their pictures and tokens as the rows do."""
-    assert run.code == 0, run.output
-    assert run.measured(), run.output
-    assert [row["error"] for row in run.rows if row["error_kind"]] == []
-    truth = {row["id"]: row for row in server.truth()}
-    for row in run.rows:
-        fact = truth[row["request_id"]]
-        assert int(row["prompt_tokens"]) == fact["prompt_tokens"]
-        assert int(row["output_tokens"]) == fact["output_tokens"] == int(row["asked_output_tokens"])
-        assert int(row["images"] or 0) == (fact["images"] or 0)
-        assert int(row["image_tokens"] or 0) == (fact["image_tokens"] or 0)
+    """As the server served them, pictures included, and each answer as long as asked."""
+    assert_as_served(run, server, "images", "image_tokens")
+    assert all(row["output_tokens"] == row["asked_output_tokens"] for row in run.rows)
 
 
 # the workload -----------------------------------------------------------------------------------------------------
@@ -102,7 +86,7 @@ def test_thirty_streams_look_each_picture_up_twice_and_find_it_once(
     assert (len(run.measured()), len(run.rows)) == (120, 132)
     assert (counter(server, "mm_cache_queries"), counter(server, "mm_cache_hits")) == (132, 66)
     hits = {row["id"]: row["image_hits"] for row in server.truth()}
-    for rows in sessions(run.rows).values():
+    for rows in sessions_of(run.rows).values():
         first, second = rows
         assert (hits[first["request_id"]], hits[second["request_id"]]) == (0, 1)
         assert (first["session_end"], second["session_end"]) == ("", "done")
@@ -313,7 +297,7 @@ def test_a_file_that_goes_while_the_run_is_under_way_fails_its_session_only(
         *[("18", "client", "0", ""), ("19", "client", "0", "")]
     ]
     assert all(re.search(r"/p1[89]\.png: cannot be read \(No such file", row["error"]) for row in failed)
-    assert sorted(len(rows) for rows in sessions(run.measured()).values()) == [1] * 2 + [2] * 18
+    assert sorted(len(rows) for rows in sessions_of(run.measured()).values()) == [1] * 2 + [2] * 18
     (level,) = run.file("levels.csv")
     assert (level["state"], level["measured_sessions"]) == ("complete", "20")
     assert "Traceback" not in run.output

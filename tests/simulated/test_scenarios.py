@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.simulated.conftest import ROOT, Run, Simulator
+from tests.simulated.conftest import ROOT, Run, Simulator, sessions_of
 from tests.simulated.scripted import Handler, Scripted, good, scripted
 from tokenswarm.scenario import load_scenario
 
@@ -65,14 +65,6 @@ def test_every_scenario_in_git_runs_one_ticket_a_class(
             assert fact["prompt_tokens"] == int(row["asked_input_tokens"])
 
 
-def _sessions(run: Run) -> dict[str, list[dict[str, str]]]:
-    """Rows of each session, in the order of its turns."""
-    found = defaultdict(list)
-    for row in sorted(run.rows, key=lambda row: int(row["turn"])):
-        found[row["session"]].append(row)
-    return found
-
-
 @pytest.mark.parametrize("api", ["chat", "completions"])
 def test_the_history_grows_by_the_real_answer_and_the_next_message(
     simulator: Callable[..., Simulator], locust: Callable[..., Run], api: str
@@ -88,7 +80,7 @@ def test_the_history_grows_by_the_real_answer_and_the_next_message(
     assert run.code == 0, run.output
     truth = {row["id"]: row for row in server.truth()}
     assert len(truth) == 12
-    for rows in _sessions(run).values():
+    for rows in sessions_of(run.rows).values():
         assert [row["turn"] for row in rows] == ["0", "1", "2", "3"]
         facts = [truth[row["request_id"]] for row in rows]
         assert facts[0]["prompt_tokens"] == 25
