@@ -131,12 +131,29 @@ def llamacpp_engine(folder: Path, *options: str) -> Iterator[Engine]:
 def vllm_engine(folder: Path, options: tuple[str, ...] = (*VLLM_REPORTING, *VLLM_TOOLS)) -> Iterator[Engine]:
     """vLLM on the CPU with a tiny random Qwen2. Half a minute to start, twice that the first time."""
     _need("vllm", "vLLM")
+    flags = ("--max-num-seqs", "16", "--chat-template", str(AGENT_TEMPLATE), "--enable-prefix-caching", *options)
+    with vllm_server(folder, "vllm", "tiny", flags) as engine:
+        yield engine
+
+
+@contextlib.contextmanager
+def vllm_vision_engine(folder: Path) -> Iterator[Engine]:
+    """vLLM with a tiny random Qwen2-VL, both of its caches on. Most of a minute to start."""
+    _need("vllm-vision", "vLLM with images")
+    flags = ("--max-num-seqs", "8", "--limit-mm-per-prompt", '{"image": 3, "video": 0}')
+    flags += ("--enable-prefix-caching", "--enable-prompt-tokens-details")
+    with vllm_server(folder, "vllm-vision", "tiny-vl", flags) as engine:
+        yield engine
+
+
+@contextlib.contextmanager
+def vllm_server(folder: Path, model: str, served: str, options: tuple[str, ...]) -> Iterator[Engine]:
+    """vLLM with one of the installed models under the name ``served``, in blocks of 32 tokens."""
     url, log = f"http://127.0.0.1:{free_port()}", folder / "vllm.log"
     command = [
-        str(install.python("vllm").with_name("vllm")), "serve", str(install.model_path("vllm")),
-        "--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--served-model-name", "tiny",
-        "--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "16", "--block-size", "32",
-        "--chat-template", str(AGENT_TEMPLATE), "--enable-prefix-caching", *options,
+        str(install.python("vllm").with_name("vllm")), "serve", str(install.model_path(model)),
+        "--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--served-model-name", served,
+        "--enforce-eager", "--max-model-len", "4096", "--block-size", "32", *options,
     ]  # fmt: skip
     env = {
         "HF_HUB_OFFLINE": "1",

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import io
 import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from tests.engines import install
-from tests.engines.conftest import Engine, _engine, _need, _running, _wait_until_healthy
+from tests.engines.conftest import vllm_vision_engine
 from tests.engines.sweep import Sweep
 from tests.engines.wire import Exchange
-from tests.locust_process import ROOT, free_port, run_locust
+from tests.locust_process import ROOT, run_locust
 
 pytestmark = pytest.mark.engine
 
@@ -40,35 +38,10 @@ PROMPTED, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
 LOOKED_UP, FOUND = "vllm:mm_cache_queries_total", "vllm:mm_cache_hits_total"
 
 
-@contextlib.contextmanager
-def vision_engine(folder: Path) -> Iterator[Engine]:
-    """vLLM with images, both of its caches on. Most of a minute to start."""
-    _need("vllm-vision", "vLLM with images")
-    url, log = f"http://127.0.0.1:{free_port()}", folder / "vllm.log"
-    command = [
-        str(install.python("vllm").with_name("vllm")), "serve", str(install.model_path("vllm-vision")),
-        "--host", "127.0.0.1", "--port", url.rpartition(":")[2], "--served-model-name", "tiny-vl",
-        "--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "8", "--block-size", "32",
-        "--limit-mm-per-prompt", '{"image": 3, "video": 0}',
-        "--enable-prefix-caching", "--enable-prompt-tokens-details",
-    ]  # fmt: skip
-    env = {
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "1",
-    }
-    with _running(command, log, env) as process:
-        _wait_until_healthy(process, url, log)
-        with _engine(process, url) as engine:
-            yield engine
-
-
 @pytest.fixture(scope="module")
 def captions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweep]:
     """One run of two levels, looked at by several tests."""
-    with vision_engine(tmp_path_factory.mktemp("vllm")) as engine:
+    with vllm_vision_engine(tmp_path_factory.mktemp("vllm")) as engine:
         before = {name: engine.counter(name) for name in (PROMPTED, GENERATED, LOOKED_UP, FOUND)}
         folder = tmp_path_factory.mktemp("captions")
         run = run_locust(folder, "-H", engine.wire.url, scenario=SCENARIO, timeout=300, locustfile=LOCUSTFILE)
