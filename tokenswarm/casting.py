@@ -167,8 +167,8 @@ class Casting:
         """The level whose texts a session has: its own, or the first where the scenario repeats them."""
         if ticket.level is None:
             return None
-        fresh = self.scenario.load is None or self.scenario.load.closed.fresh_prompts
-        return ticket.level.index if fresh else 0
+        closed = None if self.scenario.load is None else self.scenario.load.closed
+        return ticket.level.index if closed is None or closed.fresh_prompts else 0
 
     def _ordinal(self, ticket: Ticket, role: _Role) -> int:
         """Number of the session among those of its class in the whole run."""

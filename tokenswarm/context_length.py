@@ -11,7 +11,7 @@ from tokenswarm.agent_files import AgentFiles
 from tokenswarm.agent_survey import MOST_OPENINGS, first_prompt
 from tokenswarm.cached_tokens import Prober, stated_context
 from tokenswarm.errors import TargetError
-from tokenswarm.scenario import AgenticTraffic, AnyTraffic, ChatTraffic
+from tokenswarm.scenario import AgenticTraffic, AnyTraffic, ChatTraffic, TraceTraffic
 from tokenswarm.tokens import TokenCounter
 
 _WORTH_TRYING = 500  # tokens of system text; shorter prompts have been sent already
@@ -74,8 +74,9 @@ def _least_prompt(traffic: AnyTraffic, counter: TokenCounter) -> int | None:
 
 
 def _least_answer(traffic: AnyTraffic) -> int:
-    recorded = isinstance(traffic, AgenticTraffic) and traffic.trajectories is not None
-    return 1 if recorded else _least(traffic.output_tokens.lowest)
+    if isinstance(traffic, TraceTraffic) or (isinstance(traffic, AgenticTraffic) and traffic.trajectories is not None):
+        return 1  # what is recorded decides
+    return _least(traffic.output_tokens.lowest)
 
 
 def _least(value: float) -> int:

@@ -20,6 +20,7 @@ BAD_INPUT = 2  # exit code
 class ErrorKind(StrEnum):
     """The closed list of ways in which one request fails."""
 
+    NOT_ADMITTED = "not_admitted"  # open loop: max_users sessions were in flight; nothing was sent
     REFUSED = "refused"  # nobody listens on that port
     DNS = "dns"  # the host name has no address
     TLS = "tls"  # handshake or certificate

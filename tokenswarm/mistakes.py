@@ -14,7 +14,6 @@ from tokenswarm.wanted import did_you_mean, nearest, plain
 from tokenswarm.yaml_source import Path, Problem, YamlSource
 
 _LONGEST_VALUE = 60  # characters shown of a wrong value
-_NOT_YET = {("load", "open"): "open load", ("load", "replay"): "replayed load"}
 _FORMS = {
     "model_type": "keys with values are wanted",
     "dict_type": "keys with values are wanted",
@@ -59,8 +58,6 @@ def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str
     match detail["type"]:
         case "missing":
             return path, "missing; it has no default"
-        case "extra_forbidden" if path in _NOT_YET:
-            return path, f"{_NOT_YET[path]} is not supported yet; use closed"
         case "extra_forbidden" if path[-1] in keys_at(schema, path[:-1]):
             return path, "a key of another kind; leave it out"
         case "extra_forbidden":

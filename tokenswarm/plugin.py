@@ -153,7 +153,7 @@ def _check_options(scenario: Scenario, options: Any, *, alone: bool) -> None:
             f"{' '.join(given)}: the load of {scenario.source} decides users and time; "
             "leave the option out, or the scenario's load"
         )
-    users = max(scenario.load.closed.users) if scenario.load else options.num_users or 1
+    users = scenario.load.most_users if scenario.load else options.num_users or 1
     if alone:
         require_open_files(users)
 

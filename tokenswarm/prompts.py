@@ -116,7 +116,7 @@ def survey_scenario(scenario: Scenario, server: Server, kind: str | None = None)
         counter = with_openings(server, counting, counter, name, files.openings)
     if scenario.prefix_cache is None:
         return counter
-    asked = [traffic for traffic in played if not isinstance(traffic, AgenticTraffic)]
+    asked = [traffic for traffic in played if isinstance(traffic, ChatTraffic | CaptioningTraffic)]
     firsts = [(counting, prompt) for prompt in _first_prompts(asked, counter, scenario.target.api)]
     for _, files in agents:
         firsts += [

@@ -46,6 +46,11 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "planned_sessions",
         "measured_sessions",
         "arms",
+        "rate_per_s",
+        "scheduled",
+        "not_admitted",
+        "lost",
+        "epoch",
     ),
     "timeline": (
         "worker",

@@ -33,6 +33,7 @@ from tokenswarm.traffic_settings import (
     Name,
     PromptFile,
     SystemPrompt,
+    TraceTraffic,
     Traffic,
 )
 from tokenswarm.wanted import Model, OneOf, Text, Whole
@@ -59,6 +60,7 @@ __all__ = [
     "Target",
     "Timeouts",
     "Tls",
+    "TraceTraffic",
     "default_scenario",
     "json_schema",
     "load_scenario",

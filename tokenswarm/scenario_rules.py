@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tokenswarm.wanted import did_you_mean, nearest
-from tokenswarm.workload import Closed
+from tokenswarm.load_rules import load_rules
+from tokenswarm.wanted import did_you_mean
 from tokenswarm.yaml_source import Path, Problem, YamlSource
 
-_AMOUNTS = ("sessions", "requests", "duration_s")
 _GENERATED_ONLY = ("steps", "task_tokens", "argument_tokens", "tool_result_tokens")
-_SESSIONS_ONLY = ("warmup_sessions", "tail", "time_limit_s")
 _CHAT_API = {"agentic": "agents speak the chat API", "captioning": "pictures are sent through the chat API"}
-_TURNS = {"chat": 1, "captioning": 2, "agentic": 2}  # where they are left out; an agent's number is not known before
 
 
 def broken_rules(source: YamlSource) -> Iterator[Problem]:
@@ -27,10 +24,20 @@ def broken_rules(source: YamlSource) -> Iterator[Problem]:
         *_fields(_mapping(_mapping(data.get("target")).get("request")), data),
         *_prefix_cache(data),
         *_interference(data, _classes(data)),
-        *_closed(_mapping(_mapping(data.get("load")).get("closed")), _classes(data)),
+        *load_rules(data.get("load"), _classes(data), searchable=_searchable(data)),
     ]
     for path, text in found:
         yield Problem(source.line(path), path, text)
+
+
+def _searchable(data: dict[str, Any]) -> str | None:
+    """None where a search for the highest load has something to look for, else what stands in its way."""
+    for test in ("prefix_cache", "interference"):
+        if data.get(test) is not None:
+            return f"{test} has levels of its own; list the numbers of users"
+    if not any(isinstance(item.get("objective"), str) for item in _classes(data)):
+        return "needs an objective: name one under objectives, and in the traffic class"
+    return None
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -103,7 +110,7 @@ def _fields(request: dict[str, Any], data: dict[str, Any]) -> Iterator[tuple[Pat
 def _prefix_cache(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
     if data.get("prefix_cache") is None:
         return
-    if not isinstance(data.get("load"), dict):
+    if not isinstance(_mapping(data.get("load")).get("closed"), dict):
         yield ("prefix_cache",), "needs load.closed: pairs of sessions are compared level by level"
     elif _mapping(data["load"].get("closed")).get("fresh_prompts") is False:
         yield ("load", "closed", "fresh_prompts"), "prefix_cache needs fresh prompts at every level; leave this out"
@@ -121,7 +128,7 @@ def _interference(data: dict[str, Any], classes: list[dict[str, Any]]) -> Iterat
         yield ("interference",), "needs two traffic classes or more: each runs alone, then all together"
     if data.get("prefix_cache") is not None:
         yield ("prefix_cache",), "interference and prefix_cache exclude each other; keep one"
-    if not isinstance(data.get("load"), dict):
+    if not isinstance(_mapping(data.get("load")).get("closed"), dict):
         yield ("interference",), "needs load.closed: its users, and duration_s for a block"
     else:
         yield from _blocks(_mapping(data["load"].get("closed")), len(classes))
@@ -138,26 +145,3 @@ def _blocks(closed: dict[str, Any], classes: int) -> Iterator[tuple[Path, str]]:
     few = [n for n in (users if isinstance(users, list) else [users]) if isinstance(n, int) and n < classes]
     if few:
         yield (*place, "users"), f"{few[0]} users for {classes} classes: each class needs one of its own"
-
-
-def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Iterator[tuple[Path, str]]:
-    if not closed:
-        return
-    place: Path = ("load", "closed")
-    amounts = [key for key in _AMOUNTS if closed.get(key) is not None]
-    misspelt = any(nearest(key, _AMOUNTS) for key in closed if key not in Closed.model_fields)
-    if not amounts and not misspelt:
-        yield place, "sessions or duration_s is wanted: when does a level end?"
-    for surplus in amounts[1:]:
-        yield (*place, surplus), f"{amounts[0]} and {surplus} exclude each other; keep one"
-    if "requests" in amounts and not all(map(_one_turn, classes)):
-        yield (*place, "requests"), "requests is for traffic whose sessions all have one turn; use sessions"
-    if amounts:
-        wrong, right = (_SESSIONS_ONLY, "sessions") if amounts == ["duration_s"] else (("warmup_s",), "duration_s")
-        yield from (((*place, key), f"{key} goes with {right} only") for key in wrong if closed.get(key) is not None)
-
-
-def _one_turn(item: dict[str, Any]) -> bool:
-    turns = item.get("turns", _TURNS.get(_kind(item), 1))
-    several = isinstance(turns, int | float | dict) and turns not in (1, {"fixed": 1})
-    return not several and not isinstance(item.get("prompts"), dict)

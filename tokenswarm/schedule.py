@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+from tokenswarm.arrivals import Arrivals
 from tokenswarm.records import Phase
+from tokenswarm.trace import TraceSession
 
 FILL_BLOCK = 10_000_000  # ticket numbers reserved for each worker's own endless source
 
@@ -28,9 +30,10 @@ class Arms(StrEnum):
 
 @dataclass(frozen=True)
 class Level:
-    """One step of a closed-loop run: ``concurrency`` users, then the next step.
+    """One step of a run: ``concurrency`` users, then the next step. Times in seconds.
 
-    Either ``sessions`` (exactly so many measured sessions) or ``duration_s`` is set. Times in seconds.
+    Closed loop: either ``sessions`` (exactly so many measured sessions) or ``duration_s`` is set. By the clock:
+    ``arrivals`` or ``replayed`` is set, and ``concurrency`` is the largest number of sessions at the same time.
     """
 
     index: int
@@ -45,7 +48,15 @@ class Level:
     label: str = ""  # "c=8"; one that comes again is "c=8 #2"
     arms: Arms = Arms.NONE
     quotas: tuple[int, ...] = ()  # users of each traffic class; empty where tickets are mixed by the weights
+    arrivals: Arrivals | None = None  # open loop; the first warmup_s of it are not measured
+    replayed: bool = False  # the sessions of a trace at their own times
+    when_full: Literal["refuse", "wait"] = "refuse"  # by the clock: an arrival beyond ``concurrency`` sessions
     round: int | None = None  # levels of a round do the same work: blocks of interference, whole cold and warm levels
+
+    @property
+    def by_clock(self) -> bool:
+        """Sessions arrive at times of their own, whatever the server does."""
+        return self.arrivals is not None or self.replayed
 
 
 def level_labels(names: Iterable[str]) -> list[str]:
@@ -59,12 +70,15 @@ def level_labels(names: Iterable[str]) -> list[str]:
 
 
 class Ticket(NamedTuple):
-    """The right to play one session. ``taken_s``: monotonic seconds at which its user became free."""
+    """The right to play one session. ``taken_s``: monotonic seconds at which its user became free; ``due_s``: those at
+    which its first request is to be sent, where the clock decides; ``recorded``: what a trace says of the session."""
 
     level: Level | None
     phase: Phase
     number: int
     taken_s: float
+    due_s: float | None = None
+    recorded: TraceSession | None = None
 
 
 def own_tickets(worker_index: int) -> range:

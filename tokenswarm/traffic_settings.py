@@ -12,7 +12,7 @@ from tokenswarm.image_settings import Images
 from tokenswarm.target_settings import ExistingFile
 from tokenswarm.wanted import Model, Number, OneOf, Switch, Text, Whole, did_you_mean, mistake
 
-KINDS = ("chat", "agentic", "captioning")
+KINDS = ("chat", "agentic", "captioning", "trace")
 
 Name = Annotated[str, Text("a name", longest=64)]
 Tokens = Annotated[Distribution, Within(1, 10_000_000, whole=True)]
@@ -193,6 +193,18 @@ class CaptioningTraffic(Model):
     )
 
 
+class TraceTraffic(Model):
+    """A class of sessions that a trace decides: their times, lengths and what their prompts share."""
+
+    name: Name = Field(default="trace", description="Name in every table; unique within the scenario.")
+    kind: Literal["trace"] = Field(description="Kind of session.")
+    weight: Weight = Field(default=1, description="Of no effect: the trace says which class a session is of.")
+    objective: Name | None = Field(default=None, description="Name of the objective that this class must meet.")
+    ignore_eos: Annotated[bool, Switch()] = Field(
+        default=True, description="Let the model run to the trace's length, where the server can; false: natural ends."
+    )
+
+
 def _known_kind(value: Any) -> Any:
     kind = value.get("kind", "chat") if isinstance(value, dict) else "chat"
     if kind not in KINDS:
@@ -206,11 +218,12 @@ def _kind_tag(value: Any) -> str:
     return f"<{kind}>"
 
 
-AnyTraffic = ChatTraffic | AgenticTraffic | CaptioningTraffic
+AnyTraffic = ChatTraffic | AgenticTraffic | CaptioningTraffic | TraceTraffic
 Traffic = Annotated[
     Annotated[ChatTraffic, Tag("<chat>")]
     | Annotated[AgenticTraffic, Tag("<agentic>")]
-    | Annotated[CaptioningTraffic, Tag("<captioning>")],
+    | Annotated[CaptioningTraffic, Tag("<captioning>")]
+    | Annotated[TraceTraffic, Tag("<trace>")],
     Discriminator(_kind_tag),
     BeforeValidator(_known_kind, json_schema_input_type=AnyTraffic),
 ]

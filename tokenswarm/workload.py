@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
+from tokenswarm.level_search import RateSearch, UserSearch
+from tokenswarm.open_load import Open
+from tokenswarm.replay_load import Replay
 from tokenswarm.wanted import Model, Number, OneOf, Seconds, Switch, Whole, mistake
 
 Users = Annotated[int, Whole(1, 100_000)]
@@ -31,7 +34,13 @@ def _as_sessions(value: Any) -> Any:
 
 
 def _as_levels(value: Any) -> Any:
+    if isinstance(value, UserSearch) or (isinstance(value, dict) and "search" in value):
+        return value
     return value if isinstance(value, list | tuple) else [value]
+
+
+def _levels_tag(value: Any) -> str:
+    return "<search>" if isinstance(value, UserSearch | dict) else "<users>"
 
 
 def _add_requests(schema: dict[str, Any]) -> None:
@@ -48,10 +57,11 @@ class Closed(Model):
     model_config = ConfigDict(json_schema_extra=_add_requests)
 
     users: Annotated[
-        tuple[Users, ...],
-        BeforeValidator(_as_levels, json_schema_input_type=Users | list[Users]),
-        Field(min_length=1, max_length=1000),
-    ] = Field(description="Users at the same time; a list gives one level after the other.")
+        Annotated[tuple[Users, ...], Field(min_length=1, max_length=1000), Tag("<users>")]
+        | Annotated[UserSearch, Tag("<search>")],
+        Discriminator(_levels_tag),
+        BeforeValidator(_as_levels, json_schema_input_type=Users | list[Users] | UserSearch),
+    ] = Field(description="Users at the same time; a list gives one level after the other, search looks for the most.")
     sessions: Annotated[Sessions | None, BeforeValidator(_as_sessions, json_schema_input_type=Count | Sessions)] = (
         Field(
             default=None,
@@ -85,9 +95,27 @@ class Closed(Model):
 
 
 class Load(Model):
-    """How hard; without it Locust's own options (-u, -r, -t) or its page decide."""
+    """How hard; without it Locust's own options (-u, -r, -t) or its page decide. Exactly one of the three."""
 
-    closed: Closed = Field(description="A fixed number of users, level by level.")
+    closed: Closed | None = Field(default=None, description="A fixed number of users, level by level.")
+    open: Open | None = Field(default=None, description="A rate of arrivals, whatever the server does, level by level.")
+    replay: Replay | None = Field(default=None, description="The sessions of a trace at their own times.")
+
+    @property
+    def search(self) -> UserSearch | RateSearch | None:
+        """The search for the highest load, where the scenario asks for one."""
+        asked = self.closed.users if self.closed is not None else self.open.rates if self.open is not None else None
+        return asked if isinstance(asked, UserSearch | RateSearch) else None
+
+    @property
+    def most_users(self) -> int:
+        """Locust's users at the largest level."""
+        if self.closed is None:
+            by_clock = self.open or self.replay
+            assert by_clock is not None, "a rule wants one of the three"
+            return by_clock.max_users
+        asked = self.closed.users
+        return asked.search.limit if isinstance(asked, UserSearch) else max(asked)
 
 
 class PrefixCacheTest(Model):
