@@ -8,11 +8,11 @@ import os
 import re
 import socket
 import ssl
-import time
 from email.utils import parsedate_to_datetime
 
 from geventhttpclient._parser import HTTPParseError
 
+from tokenswarm.clocks import wall_s
 from tokenswarm.connection import LimitPassed
 from tokenswarm.errors import ErrorKind
 from tokenswarm.protocols import AnswerDecoder, error_text
@@ -166,6 +166,6 @@ def retry_after_s(value: str) -> float | None:
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(value).timestamp() - wall_s())
     except (TypeError, ValueError):
         return None

@@ -6,10 +6,12 @@ import os
 import platform
 import re
 import sys
-import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
+
+from tokenswarm.clocks import wrong_by_s
 
 _PACKAGES = ("tokenswarm", "locust", "gevent", "geventhttpclient", "msgspec")
 _SECRET_OPTION = re.compile(r"(?i)(key|token|secret|passw|auth)")
@@ -55,8 +57,9 @@ def provenance() -> dict[str, Any]:
 
 
 def clock_identity() -> str:
-    """Equal in two processes whose monotonic clocks are the same: the boot of the kernel they run on."""
+    """Equal in two processes whose clocks are the same: the boot of the kernel they run on, and how far their wall
+    clocks are set wrong by a test."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {wrong_by_s():+g}"
     except OSError:
-        return f"unknown {time.time_ns()}"
+        return f"unknown {uuid4().hex}"

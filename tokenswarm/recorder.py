@@ -6,7 +6,6 @@ In a worker the batches go to the master as CSV bytes; in a single process strai
 from __future__ import annotations
 
 import itertools
-import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import gevent
 
+from tokenswarm.clocks import wall_s
 from tokenswarm.errors import ErrorKind
 from tokenswarm.metrics import METRICS
 from tokenswarm.quantiles import LogHistogram
@@ -128,7 +128,7 @@ class LocustStatistics:
     """
 
     def __init__(self, environment: Any) -> None:
-        self._wall_offset_s = time.time() - perf_counter()
+        self._wall_offset_s = wall_s() - perf_counter()
         self._fire = environment.events.request.fire
         self._stats = environment.stats
         self._names: dict[Key, str] = {}
