@@ -21,6 +21,7 @@ from benchmarks.server import ReferenceServer, TruthRow
 
 READY_LIMIT_S = 60.0
 END_LIMIT_S = 180.0
+RECORDS = 500_000  # requests that the server remembers
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,17 @@ class Shape:
             "jitter_us": 0 if self.in_step else self.jitter_us,
         }
 
-    def scenario(self, url: str, closed: Mapping[str, Any]) -> str:
-        """A scenario file with this traffic; ``closed`` is added to its load."""
+    def load(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """How the users are driven; ``more`` says how long."""
+        return {"closed": {"users": self.streams, **more}}
+
+    def scenario(self, url: str, more: Mapping[str, Any]) -> str:
+        """A scenario file with this traffic; ``more`` is added to its load."""
         content = {
             "name": "bench",
             "target": {"url": url, "request": {"reference": self.reference()}},
             "traffic": self.traffic(),
-            "load": {"closed": {"users": self.streams, **closed}},
+            "load": self.load(more),
         }
         return yaml.safe_dump(content, sort_keys=False)
 
@@ -111,14 +116,17 @@ class Bench:
         )
 
     def locust(
-        self, url: str, shape: Shape, closed: Mapping[str, Any], *, environment: Mapping[str, str] | None = None
+        self, url: str, shape: Shape, more: Mapping[str, Any], *, environment: Mapping[str, str] | None = None
     ) -> PinnedProcess:
         """A whole Locust process on the shape's locustfile; its run folder appears under ``folder/runs``."""
+        return self.client(self.command(url, shape, more), environment)
+
+    def command(self, url: str, shape: Shape, more: Mapping[str, Any]) -> list[str]:
+        """Writes the scenario; what starts Locust with it."""
         scenario = self.folder / "scenario.yaml"
-        scenario.write_text(shape.scenario(url, closed), encoding="utf-8")
+        scenario.write_text(shape.scenario(url, more), encoding="utf-8")
         command = [sys.executable, "-m", "locust", "-f", shape.locustfile, "--headless", "--no-table"]
-        command += ["--scenario", str(scenario), "--results", str(self.folder / "runs")]
-        return self._client(command, environment)
+        return [*command, "--scenario", str(scenario), "--results", str(self.folder / "runs")]
 
     def bare_client(self, url: str, shape: Shape, seconds: float) -> PinnedProcess:
         """The streaming client in plain greenlets, without Locust; writes ``folder/runs/client/requests.csv``."""
@@ -126,13 +134,16 @@ class Bench:
         output.mkdir(parents=True)
         command = [sys.executable, "-m", "benchmarks.bare_client", url, str(shape.streams), str(shape.tokens)]
         command += [json.dumps(shape.reference()), str(seconds), str(output)]
-        return self._client(command, None)
+        return self.client(command)
 
-    def _client(self, command: Sequence[str], environment: Mapping[str, str] | None) -> PinnedProcess:
+    def client(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, log: str = "client.log"
+    ) -> PinnedProcess:
+        """``command`` on the client's core."""
         return PinnedProcess(
             [*self.client_prefix, *command],
             core=self.client_core,
-            log=self.folder / "client.log",
+            log=self.folder / log,
             environment=environment,
             # In a namespace of its own the network stack's threads work for it and must not wait for it.
             urgent=self.urgent and not self.client_prefix,
@@ -184,17 +195,28 @@ def watch(server: ReferenceServer, process: PinnedProcess, seconds: float) -> Ro
     }
 
 
-def steady_run(bench: Bench, shape: Shape, seconds: float, *, client: str = "locust") -> tuple[Row, list[TruthRow]]:
-    """One level at steady load for ``seconds``: cost in that window, truthfulness over all its measured requests."""
-    with bench.server() as server:
+def steady_run(
+    bench: Bench,
+    shape: Shape,
+    seconds: float,
+    *,
+    client: str = "locust",
+    steady_after: int | None = None,
+    spare_s: float = 3.0,
+) -> tuple[Row, list[TruthRow]]:
+    """One level at steady load for ``seconds``: cost in that window, truthfulness over all its measured requests.
+
+    The load is steady once ``steady_after`` requests have come, by default the second wave; the level is so much longer
+    than the window as ``spare_s`` says, and the window must lie in it.
+    """
+    steady = 2 * shape.streams if steady_after is None else steady_after
+    with bench.server("--records", str(RECORDS)) as server:
         if client == "locust":
-            closed = {"duration_s": seconds + 3, "drain_limit_s": 10}
-            process = bench.locust(server.url, shape, closed)
+            process = bench.locust(server.url, shape, {"duration_s": seconds + spare_s, "drain_limit_s": 10})
         else:
-            process = bench.bare_client(server.url, shape, seconds + 3)
+            process = bench.bare_client(server.url, shape, seconds + spare_s)
         with process:
-            second_wave = 2 * shape.streams
-            wait_until(lambda: server.stats()["requests"] >= second_wave, process, READY_LIMIT_S, "the second wave")
+            wait_until(lambda: server.stats()["requests"] >= steady, process, READY_LIMIT_S, "a steady load")
             row = watch(server, process, seconds)
             code = process.wait(END_LIMIT_S)
         truth = server.truth()

@@ -35,6 +35,8 @@ _TIMES = (
     "tokens_exact",
     "failed",
 )
+_ONE_CORE = ("thinking", "streams", "arrivals")
+_RATES = ("requests", "requests_per_s", "send_delay_p95_ms")
 COLUMNS: dict[str, tuple[str, ...]] = {
     "start-up": ("runs", "first_request_s", "slowest_s", "heavy_imports", "packages"),
     "paced": ("streams", "in_step", *_COST, *_TIMES),
@@ -73,6 +75,19 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     ),
     "beside": ("streams", "beside", "captions", "request_kb", "prepare_p95_ms", "peak_rss_mb", *_COST, *_TIMES),
     "veth": ("streams", *_COST, *_TIMES, "marks"),
+    **dict.fromkeys(_ONE_CORE, ("run", "users", *_RATES, *_COST, *_TIMES)),
+    "rows": (
+        "rows_per_s",
+        "seconds",
+        "master_cpu",
+        "master_us_per_row",
+        "master_rss_mb",
+        "workers_cpu",
+        "answered",
+        "rows",
+        "lost",
+        "twice",
+    ),
 }
 
 
@@ -162,6 +177,11 @@ TARGETS = (
     Target("images", {"load": "3,136 to 500,000 pixels JPEG"}, "rss_mb", 100.0),
     Target("beside", {"beside": 16}, "ttft_p95_error_ms", 2.0),
     Target("start-up", {}, "first_request_s", 2.0),
+    *(Target(section, {"run": run}, "ttft_p95_error_ms", 1.0) for section in _ONE_CORE for run in (1, 2, 3)),
+    *(Target("arrivals", {"run": run}, "requests_per_s", 1_980, at_least=True) for run in (1, 2, 3)),
+    Target("rows", {}, "rows_per_s", 2_000, at_least=True),
+    Target("rows", {}, "master_cpu", 0.05),
+    Target("rows", {}, "lost", 0),
 )
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from benchmarks import figures, images, veth
+from benchmarks import figures, images, master, one_core, veth
 from benchmarks.figures import Row
 from benchmarks.load import Bench, Shape, steady_run, wait_until, watch
 
@@ -130,4 +130,8 @@ SECTIONS: dict[str, Callable[[Bench], list[Row]]] = {
     "images": images.images,
     "beside": images.beside,
     "veth": veth.run,
+    "thinking": one_core.thinking,
+    "streams": one_core.streams,
+    "arrivals": one_core.arrivals,
+    "rows": master.rows,
 }
