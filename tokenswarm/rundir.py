@@ -2,12 +2,14 @@
 
 ======================  =================================================================================
 ``run.json``            what was asked: scenario, target, versions, planned levels. Written once, at the start
-``workers.csv``         each process' (wall, monotonic) clock pair and its offset to the master's clock
+``workers.csv``         each process' (wall, monotonic) clock pair and its offsets to the master's clocks
 ``requests.csv``        one row a request, see ``records``
+``late.csv``            rows of workers that had been given up, which no table counts; only where there are some
 ``levels.csv``          one row a level, appended when the level ends
 ``timeline.csv``        per second, class and phase; rows with equal keys are increments to be added
 ``chunk_gaps.csv``      histogram of the gaps between token events; increments likewise
 ``engine.csv``          what the engines said of themselves, see ``engine_metrics``; level edges and between
+``health.csv``          how each load-generating process fared, a row a second, see ``health``
 ``end.json``            how the run ended. Its absence means that the run was interrupted
 ``locust_*.csv``        Locust's own statistics
 ======================  =================================================================================
@@ -26,14 +28,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from tokenswarm import engine_metrics, records
+from tokenswarm import engine_metrics, health, records
 from tokenswarm.errors import RunFolderError
 
 FORMAT = 1
 
 HEADERS: dict[str, tuple[str, ...]] = {
     "requests": records.COLUMNS,
-    "workers": ("worker", "wall_s", "monotonic_s", "offset_s"),
+    "late": records.COLUMNS,
+    "workers": ("worker", "wall_s", "monotonic_s", "offset_s", "wall_offset_s", "round_trip_s"),
     "levels": (
         "level",
         "concurrency",
@@ -66,6 +69,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
     ),
     "chunk_gaps": ("level", "traffic", "phase", "bucket", "count"),
     "engine": engine_metrics.COLUMNS,
+    "health": health.COLUMNS,
 }
 
 
@@ -112,7 +116,8 @@ class RunFolder:
                 raise RunFolderError(f"{path}: cannot be created: {error.strerror}") from error
             folder = cls(path)
             for file in HEADERS:
-                folder._file(file)
+                if file != "late":  # there is one only where there is something in it
+                    folder._file(file)
             return folder
         raise RunFolderError(f"{results}: a thousand runs named {stem}")
 
