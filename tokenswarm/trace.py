@@ -30,3 +30,4 @@ class TraceSession(msgspec.Struct, frozen=True, array_like=True):
     turns: tuple[TraceTurn, ...]
     shared: tuple[SharedText, ...] = ()
     traffic: str | None = None  # class of the session, where the trace names one
+    prefix: str | None = None  # name of what it shares with others: see ``shared_prefixes``
