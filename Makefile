@@ -12,7 +12,7 @@ RUN      ?=
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run ui prefix-cache interference table test lint bench engines test-engines clean
+.PHONY: help setup demo run ui prefix-cache interference table calibrate test lint bench engines test-engines clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -45,6 +45,9 @@ ui: $(READY) ## Locust's page on http://127.0.0.1:8089; URL= and SCENARIO= are o
 
 table: $(READY) ## RUN=results/…: the table of a finished run (default: the newest); ARGS=--by-class
 	$(BIN)/python -m analysis table $(RUN) $(ARGS)
+
+calibrate: $(READY) ## SCENARIO=...: what this machine measures truthfully at that load; runs then say so (ARGS="--processes 2")
+	$(BIN)/python -m benchmarks.calibrate $(SCENARIO) $(ARGS)
 
 test: $(DEV) ## all tests that need no engine
 	$(BIN)/python -m pytest -m "not engine" $(ARGS)

@@ -24,7 +24,7 @@ class Thinkers(Shape):
 
     def traffic(self) -> list[dict[str, Any]]:
         (chat,) = super().traffic()
-        return [{**chat, "turns": 100, "think_time_s": {"exponential": {"mean": self.think_s}}}]
+        return [{**chat, "turns": 100, "think_time_s": {"exponential": self.think_s}}]
 
 
 @dataclass(frozen=True)

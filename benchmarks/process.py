@@ -6,7 +6,7 @@ import functools
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.build import BenchmarkError
@@ -20,9 +20,9 @@ def cores() -> tuple[int, int]:
     return allowed[-1], allowed[-2] if len(allowed) > 1 else allowed[-1]
 
 
-def _settle(core: int, urgent: bool) -> None:
+def _settle(core: int | Collection[int], urgent: bool) -> None:
     """In the child, before the command: its core and, where asked, real-time priority below the kernel's own work."""
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, {core} if isinstance(core, int) else core)
     if urgent:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
@@ -35,8 +35,22 @@ def machine_cpu_s() -> float:
     return busy / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_s_of(pid: int) -> float:
+    """User and system seconds of all threads of a process so far, with the scheduler's nanoseconds.
+
+    ``OSError`` when it is gone.
+    """
+    total_ns = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total_ns += int((thread / "schedstat").read_text().split()[0])
+        except OSError:
+            continue  # a thread that has just ended
+    return total_ns * 1e-9
+
+
 class PinnedProcess:
-    """Runs ``command`` on one core, output to a file; ended when the ``with`` block is left.
+    """Runs ``command`` on one core, or on several, output to a file; ended when the ``with`` block is left.
 
     ``urgent`` lets it run before everything else on that core (needs root), for machines that do other work meanwhile.
     """
@@ -45,7 +59,7 @@ class PinnedProcess:
         self,
         command: Sequence[str],
         *,
-        core: int,
+        core: int | Collection[int],
         log: Path,
         stdout: int | None = None,
         environment: Mapping[str, str] | None = None,
@@ -83,14 +97,8 @@ class PinnedProcess:
         return self.popen.poll() is None
 
     def cpu_s(self) -> float:
-        """User and system seconds of all its threads so far, with the scheduler's nanoseconds."""
-        total_ns = 0
-        for thread in Path(f"/proc/{self.popen.pid}/task").iterdir():
-            try:
-                total_ns += int((thread / "schedstat").read_text().split()[0])
-            except OSError:
-                continue  # a thread that has just ended
-        return total_ns * 1e-9
+        """User and system seconds of all its threads so far."""
+        return cpu_s_of(self.popen.pid)
 
     def peak_rss_mb(self) -> float | None:
         """Largest resident set so far, MB of 10^6 bytes; ``None`` when the process has ended."""

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+from tokenswarm.calibration import Axis, calibration_for
 from tokenswarm.plan import Plan
 from tokenswarm.provenance import provenance
 from tokenswarm.rundir import FORMAT
 from tokenswarm.schedule import Level
 
 
-def described(plan: Plan, levels: Iterable[Level]) -> dict[str, Any]:
-    """Of the run that ``plan`` was made for, beginning now."""
+def described(
+    plan: Plan, levels: Iterable[Level], *, results: Path | None = None, processes: int | None = None
+) -> dict[str, Any]:
+    """Of the run that ``plan`` was made for, beginning now.
+
+    ``results``: the folder in which a calibration would be; ``processes``: how many make the load, where all of them
+    run on this machine.
+    """
     return {
         "format": FORMAT,
         "name": plan.scenario.name,
@@ -21,8 +29,17 @@ def described(plan: Plan, levels: Iterable[Level]) -> dict[str, Any]:
         "run_id": plan.run,
         **plan.description(),
         "provenance": provenance(),
+        "calibration": _calibration(plan, results, processes),
         "levels": [_level(plan, level) for level in levels],
     }
+
+
+def _calibration(plan: Plan, results: Path | None, processes: int | None) -> dict[str, Any] | None:
+    load = plan.scenario.load
+    if results is None or processes is None or load is None or load.replay is not None:
+        return None
+    axis: Axis = "users" if load.open is None else "rate"
+    return calibration_for(results, processes=processes, axis=axis, digest=plan.scenario.digest)
 
 
 def _level(plan: Plan, level: Level) -> dict[str, Any]:
