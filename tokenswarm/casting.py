@@ -17,13 +17,15 @@ from tokenswarm.pictures import Order
 from tokenswarm.prompts import Material, session_rng
 from tokenswarm.quotas import place_of
 from tokenswarm.records import Phase
-from tokenswarm.scenario import AgenticTraffic, AnyTraffic, CaptioningTraffic, ChatTraffic, Scenario
+from tokenswarm.scenario import AgenticTraffic, AnyTraffic, CaptioningTraffic, ChatTraffic, Scenario, TraceTraffic
 from tokenswarm.schedule import FILL_BLOCK, Level, Mix, Ticket
 from tokenswarm.tokens import TokenCounter
+from tokenswarm.trace_material import TraceMaterial
 from tokenswarm.traffic.agentic import AgentSession
 from tokenswarm.traffic.captioning import CaptionSession, Pictures
 from tokenswarm.traffic.chat import ChatSession
 from tokenswarm.traffic.session import Session
+from tokenswarm.traffic.trace import RecordedSession
 
 
 class WantedPictures(NamedTuple):
@@ -74,6 +76,16 @@ class Casting:
         return chosen
 
     @cached_property
+    def _known_levels(self) -> list[Level]:
+        return list(self.levels)
+
+    def learn(self, level: Level) -> None:
+        """A level that was not planned: a search finds its levels one after the other."""
+        if level.index >= len(self._known_levels):
+            self._known_levels.append(level)
+            self.__dict__.pop("_first_ordinals", None)
+
+    @cached_property
     def _mix(self) -> Mix:
         return Mix(one.weight for one in self.traffic)
 
@@ -93,9 +105,18 @@ class Casting:
                 return None
 
     @cached_property
+    def _trace_material(self) -> TraceMaterial:
+        return TraceMaterial(self.counter, seed=self.scenario.seed, run=self.run, api=self.scenario.target.api)
+
+    @cached_property
+    def _trace_places(self) -> dict[str, int]:
+        """Indexes of the classes that a trace can name."""
+        return {one.name: index for index, one in enumerate(self.traffic) if isinstance(one, TraceTraffic)}
+
+    @cached_property
     def _first_ordinals(self) -> list[list[int]]:
         """For each class, how many of its numbered sessions come before each level; last, how many there are."""
-        counts = [(level.warmup_sessions, level.sessions or 0) for level in self.levels]
+        counts = [(level.warmup_sessions, level.sessions or 0) for level in self._known_levels]
         return [
             list(accumulate((sum(self._mix.count(index, count) for count in pair) for pair in counts), initial=0))
             for index in range(len(self.traffic))
@@ -121,6 +142,10 @@ class Casting:
         """The session that a ticket names, with what ``wanted_pictures`` asked for, ready to be sent."""
         role = self._role(ticket)
         seed = self.scenario.seed
+        if ticket.recorded is not None:
+            replayed, words = self.traffic[role.place], session_rng(seed, *role.key, self.run)
+            assert isinstance(replayed, TraceTraffic), "a rule wants kind: trace"
+            return replayed, RecordedSession(replayed, self._trace_material, ticket.recorded, words)
         rng, text_rng = session_rng(seed, *_work(ticket, role.key)), session_rng(seed, *role.key, self.run)
         traffic, material, ordinal = self.traffic[role.place], self._materials[role.place], self._ordinal(ticket, role)
         match traffic, material:
@@ -159,7 +184,11 @@ class Casting:
         return self.traffic[self._role(ticket).place]
 
     def class_of(self, ticket: Ticket, number: int) -> int:
-        """Index of the class that the session with this ``number`` is of."""
+        """Index of the class that the session with this ``number`` is of; of one of a trace, the class that it names,
+        or the first one."""
+        if ticket.recorded is not None:
+            places = self._trace_places
+            return places.get(ticket.recorded.traffic or "", min(places.values(), default=0))
         quotas = () if ticket.level is None else ticket.level.quotas
         return place_of(number, len(quotas))[0] if quotas else self._mix.pick(number)
 
@@ -177,10 +206,17 @@ class Casting:
             _, rank, worker = place_of(number, len(ticket.level.quotas))
             return Random(f"first of {ticket.level.index}/{worker}").randrange(FILL_BLOCK) + rank
         first, rank = self._first_ordinals[index], self._mix.rank(number)
+        if ticket.level is not None and (ticket.level.by_clock or self._searches(ticket)):
+            return Random(f"first of {ticket.level.index}").randrange(FILL_BLOCK) + rank
         if ticket.level is None or ticket.number >= FILL_BLOCK:
             return first[-1] + rank
         warmups = 0 if ticket.phase == Phase.WARMUP else self._mix.count(index, ticket.level.warmup_sessions)
         return first[self._job_level(ticket, index) or 0] + warmups + rank
+
+    def _searches(self, ticket: Ticket) -> bool:
+        """Whether it is one of those that come on top, in a search, where nobody knows how many will."""
+        load = self.scenario.load
+        return ticket.number >= FILL_BLOCK and load is not None and load.search is not None
 
     def _job_level(self, ticket: Ticket, index: int) -> int | None:
         """The level whose jobs a session of the class with this ``index`` takes. Recorded jobs have words of their own

@@ -1,148 +1,171 @@
 """The master's side of a run: levels, tickets, completion.
 
 A level goes through ``spawn`` (until exactly its users wait) → ``begin`` → ``warmup`` → ``measure`` → ``drain`` (until
-every session has ended) → ``end`` and is then closed. What completes a level is that all its sessions and their
-records are in; a timer only ends a level that cannot finish.
+every session has ended) → ``end`` and is then closed. One by the clock has a ``tail`` before it drains: nothing arrives
+any more, and what has arrived may go on for a while. What completes a level is that all its sessions and their records
+are in; a timer only ends a level that cannot finish.
+
+A worker that is gone leaves its level ``partial``: the sessions that it had are played by the others, or counted as lost
+where they had a time of their own that is over.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
 import gevent
 import gevent.event
 
+from tokenswarm.clockwork import Clockwork
+from tokenswarm.crew import Crew, Send
+from tokenswarm.level_message import level_message
 from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.quotas import shares_of
 from tokenswarm.records import Phase
-from tokenswarm.schedule import Ledger, Level
+from tokenswarm.schedule import Ending, Ledger, Level
+from tokenswarm.timetable import Arrival, Timetable
 
 log = logging.getLogger(__name__)
 
 SPAWN_LIMIT_S = 120.0
 
-Send = Callable[[str, dict[str, Any], str], None]  # (message, data, worker)
-
-
-@dataclass
-class WorkerState:
-    """What the master knows of one load-generating process."""
-
-    name: str
-    waiting: int = 0  # users without a session, as far as known since the last order
-    orders: int = 0  # sent to it; a report that has not seen them all tells nothing of who waits now
-    offset_s: float = 0.0  # to add to its monotonic seconds to get the master's
+Done = Sequence[Any]  # level, phase of the ticket, its number, how the session ended, facts of its requests
 
 
 class Controller:
-    """Drives the levels of one closed-loop run over any number of workers."""
+    """Drives the levels of one run over any number of workers."""
 
     def __init__(
         self,
-        levels: Sequence[Level],
+        first: Level,
         send: Send,
         on_level_end: Callable[[dict[str, Any], Level, LevelFacts], None],
+        next_level: Callable[[Level], Level | None],
+        *,
         on_level_begin: Callable[[Level], None] = lambda level: None,
+        arrivals: Callable[[Level], Iterator[Arrival]] = lambda level: iter(()),
     ) -> None:
-        """Both callbacks may take their time: nothing is in flight, and the level waits for them."""
-        self.levels = levels
-        self.position = 0
+        """``next_level`` gives the level after one that has ended. It and the callbacks may take their time: nothing
+        is in flight, and the level waits for them. ``arrivals``: of a level by the clock."""
+        self.level = first
         self.stage = "spawn"
-        self.workers: dict[str, WorkerState] = {}
+        self.crew = Crew(send)
         self.facts = LevelFacts()
         self.ledger = Ledger(0)
+        self.clockwork: Clockwork | None = None
+        self.not_admitted = 0
         self.finished = False
-        self._send = send
         self._on_level_end = on_level_end
+        self._next_level = next_level
         self._on_level_begin = on_level_begin
+        self._arrivals = arrivals
         self._changed = gevent.event.Event()
         self._timers: list[gevent.Greenlet] = []
         self._started_s: float | None = None
-        self.measured_started_s: float | None = None
-        self._state, self._reason = "complete", ""
+        self._measured_started_s: float | None = None
+        self._state, self._reasons = "complete", list[str]()
         self._phase = Phase.WARMUP
-        self._users: dict[str, int] = {}
         self._filling = False
-        self._lost = 0
+        self._cut_short = 0
         self._expect_users()
 
     # what Locust's shape asks for -------------------------------------------------
 
-    @property
-    def level(self) -> Level:
-        return self.levels[self.position]
-
     def target(self) -> tuple[int, float] | None:
-        """Users and spawn rate wanted now; ``None`` when the run is over."""
-        return None if self.finished else (self.level.concurrency, float(self.level.concurrency))
+        """Users and spawn rate wanted now; ``None`` when the run is over. The rate, always enough for all at once,
+        changes where users are to be dealt anew among other workers."""
+        users = self.level.concurrency
+        return None if self.finished else (users, float(users + self.crew.changes))
 
     def wait_for_change(self) -> None:
-        """Block until the level has changed or the run is over."""
+        """Block until the level has changed, workers came or went between levels, or the run is over."""
         self._changed.wait()
         self._changed.clear()
 
     # what workers report ----------------------------------------------------------
 
-    def join(self, worker: str, offset_s: float = 0.0) -> None:
-        self.workers[worker] = WorkerState(worker, offset_s=offset_s)
+    @property
+    def between_levels(self) -> bool:
+        return self.stage in ("spawn", "end")
 
-    def report(
-        self, worker: str, waiting: int, done: Sequence[tuple[int, str, bool, Sequence[Sequence[Any]]]], order: int
-    ) -> None:
-        """``worker`` has ``waiting`` idle users after obeying ``order`` orders; ``done`` lists the sessions that
-        have ended since its last report: level, phase of the ticket, whether it was played to its end, facts of
-        its requests. Their records must be in already."""
-        state = self.workers[worker]
-        if order == state.orders:
-            state.waiting = waiting
-        for level, phase, played, requests in done:
-            if level != self.position:
-                continue
-            if not played and self.stage in ("warmup", "measure"):
-                self._lose(phase)
-            for facts in requests:
-                self.facts.add(facts, state.offset_s)
-            if phase == self._phase and self.level.duration_s is None:
-                self.ledger.finish(worker, 1)
+    def join(self, worker: str, offset_s: float = 0.0) -> None:
+        """One that joins while a level is under way is used from the next."""
+        self.crew.join(worker, offset_s, now=self.stage == "spawn")
+        if self.stage == "spawn":
+            self._changed.set()
+
+    def leave(self, worker: str, why: str) -> None:
+        """``worker`` is gone, or given up; ``why`` names it."""
+        state = self.crew.leave(worker)
+        if state is None or self.finished:
+            return
+        if not self.crew.workers:
+            self._abandon(f"{why}; no worker is left")
+        elif self.between_levels or self.stage == "begin":
+            self._changed.set()
+        else:
+            self._go_on_without(worker, why)
         self._advance()
 
-    def _lose(self, phase: str) -> None:
-        """A session was stopped, and not by us: Locust moves users when a worker joins or leaves."""
-        if phase == Phase.MEASURED:
-            self._lost += 1
+    def _go_on_without(self, worker: str, why: str) -> None:
+        if self.clockwork is not None:
+            lost = self.clockwork.leave(worker)
+            what = f"{lost} arrivals lost" if lost else ""
+        elif self.level.duration_s is None:
+            again = len(self.ledger.take_back(worker))
+            what = f"its {again} sessions were played by others" if again else ""
+        else:
+            what = ""
+        self._doubt(f"{why}, {perf_counter() - (self._started_s or 0.0):.1f} s into the level", what)
+
+    def _doubt(self, *reasons: str) -> None:
+        if self._state == "complete":
             self._state = "partial"
-            self._reason = f"{self._lost} sessions lost: their users were stopped by Locust (a worker joined or left)"
+        self._reasons += [reason for reason in reasons if reason]
+
+    def report(self, worker: str, waiting: int, done: Sequence[Done], order: int) -> None:
+        """``worker`` has ``waiting`` idle users after obeying ``order`` orders; ``done`` lists the sessions that
+        have ended since its last report. Their records must be in already."""
+        state = self.crew.report(worker, waiting, order)
+        if state is None:
+            return
+        for level, phase, number, how, requests in done:
+            if level == self.level.index and self.stage != "spawn":
+                self._account(worker, phase, number, how)
+                for facts in requests:
+                    self.facts.add(facts, state.offset_s)
+        self._advance()
+
+    def _account(self, worker: str, phase: str, number: int, how: str) -> None:
+        if self.clockwork is not None:
+            self.not_admitted += how == Ending.REFUSED and phase == Phase.MEASURED
+            self.clockwork.timetable.finish(worker, number, withdrawn=how == Ending.WITHDRAWN)
+            return
+        if how == Ending.CUT and self.stage in ("warmup", "measure") and phase == Phase.MEASURED:
+            self._cut_short += 1  # a session was stopped, and not by us
+        if phase == self._phase and self.level.duration_s is None:
+            self.ledger.finish(worker, number)
 
     def _advance(self) -> None:
         if self.finished:
             return
         match self.stage:
-            case "spawn" if self._all_idle():
+            case "spawn" if self.crew.waiting == self.level.concurrency:
                 self._begin_level()
-            case "warmup" | "measure" if self.level.duration_s is None:
+            case "tail" if self.clockwork is not None and self.clockwork.timetable.complete:
+                self._drain()
+            case "warmup" | "measure" if self.clockwork is None and self.level.duration_s is None:
                 if self.ledger.complete:
                     self._next_phase()
                 else:
                     self._hand_out()
-            case "drain" if self._all_idle():
+            case "drain" if self.crew.waiting == sum(self.crew.users.values()):
                 self._end_level()
             case _:
                 pass
-
-    def _all_idle(self) -> bool:
-        return sum(worker.waiting for worker in self.workers.values()) == self.level.concurrency
-
-    def _order(self, message: str, data: dict[str, Any], workers: Iterable[str] | None = None) -> None:
-        """Send to some workers, or to all. Who waits there is unknown until they have answered."""
-        for name in self.workers if workers is None else workers:
-            state = self.workers[name]
-            state.orders += 1
-            state.waiting = 0
-            self._send(message, {**data, "order": state.orders}, name)
 
     # a level ----------------------------------------------------------------------
 
@@ -153,15 +176,17 @@ class Controller:
         self._on_level_begin(level)
         if self.finished:  # stopped meanwhile
             return
-        self.facts = LevelFacts()
-        self._users = {worker.name: worker.waiting for worker in self.workers.values()}
+        self.crew.begin()
+        self.crew.tell("ts_level", level_message(level))
+        self.facts, self.not_admitted, self._cut_short = LevelFacts(), 0, 0
         self._filling = False
-        self._lost = 0
-        self._started_s = perf_counter()
-        self.measured_started_s = None
-        self._state, self._reason = "complete", ""
+        self._started_s, self._measured_started_s = perf_counter(), None
+        self._state, self._reasons = "complete", []
         self.stage, self._phase = "warmup", Phase.WARMUP
-        if level.duration_s is None:
+        if level.by_clock:
+            self.stage = "measure"
+            self.clockwork = Clockwork(level, Timetable(self._arrivals(level)), self.crew, on_end=self._begin_tail)
+        elif level.duration_s is None:
             self._after(level.time_limit_s, self._out_of_time)
             self.ledger = Ledger(level.warmup_sessions)
             self._advance()
@@ -176,7 +201,7 @@ class Controller:
             self._drain()
             return
         self.stage, self._phase = "measure", Phase.MEASURED
-        self.measured_started_s = perf_counter()
+        self._measured_started_s = perf_counter()
         if self.level.duration_s is None:
             self.ledger = Ledger(self.level.sessions or 0, spares=True)
             self._advance()
@@ -186,14 +211,13 @@ class Controller:
 
     def _hand_out(self) -> None:
         """Give every worker the tickets it may have now; when none are left, let fill sessions begin."""
-        for name, users in self._users.items():
-            tickets = self.ledger.grant(name, users, self.level.concurrency)
-            if tickets:
-                self._order(
-                    "ts_grant",
-                    {"level": self.level.index, "phase": self._phase, "first": tickets.start, "stop": tickets.stop},
-                    [name],
-                )
+        users = self.crew.users
+        for name, number in users.items():
+            granted = self.ledger.grant(name, number, sum(users.values()))
+            if granted:
+                tickets = [[ticket, self.ledger.again[ticket]] for ticket in granted]
+                data = {"level": self.level.index, "phase": self._phase, "tickets": tickets}
+                self.crew.order("ts_grant", data, [name])
         fill = self._phase == Phase.MEASURED and self.level.tail == "fill"
         if fill and self.ledger.exhausted and not self._filling:
             self._filling = True
@@ -201,27 +225,43 @@ class Controller:
 
     def _open(self, phase: Phase) -> None:
         """Endless sessions from now on; where users belong to classes, each worker has its part of them."""
-        quotas = self.level.quotas
-        shares = shares_of(quotas, self._users) if quotas else {}
-        for name in self.workers:
+        quotas, users = self.level.quotas, self.crew.users
+        shares = shares_of(quotas, users) if quotas else {}
+        for name in users:
             share = shares.get(name, (0,) * len(quotas))
-            self._order("ts_open", {"level": self.level.index, "phase": phase, "quotas": share}, [name])
+            self.crew.order("ts_open", {"level": self.level.index, "phase": phase, "quotas": share}, [name])
 
-    def _drain(self) -> None:
-        self.stage = "drain"
-        by_time = self.level.duration_s is not None
-        self._cancel_timers()
-        self._order("ts_close", {"level": self.level.index, "late_is_drain": by_time})
-        self._after(self.level.drain_limit_s if by_time else self.level.time_limit_s, self._cut)
+    def _begin_tail(self) -> None:
+        """Nothing arrives any more; what has arrived may still run for a while."""
+        self.stage = "tail"
+        self._after(self.level.drain_limit_s, self.stop_level)
+        self._advance()
 
-    def _out_of_time(self) -> None:
-        self._state = "timeout"
-        self._reason = f"not finished within time_limit_s = {self.level.time_limit_s:g}"
+    def stop_level(self, state: str = "", reason: str = "") -> None:
+        """End the level now. With ``state`` it is written so, for the ``reason``."""
+        if self.stage not in ("warmup", "measure", "tail"):
+            return
+        if state:
+            self._state = state
+            self._reasons.append(reason)
         self._drain()
         self._cut()
 
+    def _drain(self) -> None:
+        self.stage = "drain"
+        if self.clockwork is not None:
+            self.clockwork.stop()
+        by_time = self.level.duration_s is not None
+        self._cancel_timers()
+        late_is_drain = by_time and not self.level.by_clock
+        self.crew.order("ts_close", {"level": self.level.index, "late_is_drain": late_is_drain})
+        self._after(self.level.drain_limit_s if by_time else self.level.time_limit_s, self._cut)
+
+    def _out_of_time(self) -> None:
+        self.stop_level("timeout", f"not finished within time_limit_s = {self.level.time_limit_s:g}")
+
     def _cut(self) -> None:
-        self._order("ts_cut", {"level": self.level.index})
+        self.crew.order("ts_cut", {"level": self.level.index})
 
     def _end_level(self) -> None:
         self._cancel_timers()
@@ -230,10 +270,15 @@ class Controller:
         self._on_level_end(self.level_row(), level, self.facts)
         if self.finished:
             return
-        self.stage = "spawn"
-        self.finished = self.position + 1 >= len(self.levels) or self._nothing_succeeded()
-        if not self.finished:
-            self.position += 1
+        hopeless = self._nothing_succeeded()
+        following = None if hopeless else self._next_level(level)
+        if self.finished:  # stopped meanwhile
+            return
+        self.stage, self.clockwork = "spawn", None
+        self.finished = following is None
+        self.crew.admit()
+        if following is not None:
+            self.level = following
             self._expect_users()
         self._changed.set()
         if not self.finished and self.level.concurrency == level.concurrency:
@@ -243,34 +288,61 @@ class Controller:
         """Every request failed: higher levels would only repeat it."""
         facts = self.facts
         hopeless = 0 < facts.measured_requests == facts.failed_requests
-        if hopeless and self.position + 1 < len(self.levels):
-            log.error(
-                "%s: all %d requests failed; the levels after it are left out", self.level.label, facts.failed_requests
-            )
+        if hopeless:
+            log.error("%s: all %d requests failed; no further level", self.level.label, facts.failed_requests)
         return hopeless
+
+    @property
+    def measured_started_s(self) -> float | None:
+        """On the master's clock; None before."""
+        return self._measured_started_s if self.clockwork is None else self.clockwork.measured_started_s
 
     def level_row(self) -> dict[str, Any]:
         """The current level as a row of ``levels.csv``."""
-        measured = bool(self.facts.measured_requests)
+        level, state, reasons = self.level, self._state, self._reasons
+        if self._cut_short:
+            state = "partial" if state == "complete" else state
+            reasons = [*reasons, f"{self._cut_short} sessions lost: their users were stopped by Locust"]
         return {
-            "level": self.level.index,
-            "concurrency": self.level.concurrency,
-            "arms": self.level.arms,
-            "state": self._state,
-            "reason": self._reason,
+            "level": level.index,
+            "concurrency": None if level.by_clock else level.concurrency,
+            "arms": level.arms,
+            "state": state,
+            "reason": "; ".join(reasons),
             "started_s": self._started_s,
             "measured_started_s": self.measured_started_s,
-            "measured_ended_s": self.facts.measured_to_s if measured else None,
+            "measured_ended_s": self.facts.measured_to_s if self.facts.measured_requests else None,
             "ended_s": perf_counter(),
-            "planned_sessions": self.level.sessions,
-            "measured_sessions": self.ledger.done - self._lost if self.level.sessions else None,
+            "planned_sessions": level.sessions,
+            "measured_sessions": self._measured_sessions(),
+            **self._by_clock(),
+        }
+
+    def _measured_sessions(self) -> int | None:
+        if self.level.sessions is None:
+            return None
+        return self.ledger.done - self._cut_short if self._phase == Phase.MEASURED else 0
+
+    def _by_clock(self) -> dict[str, Any]:
+        if self.clockwork is None:
+            return {}
+        timetable, arrivals = self.clockwork.timetable, self.level.arrivals
+        length_s = timetable.last_s if arrivals is None else self.level.duration_s
+        return {
+            "rate_per_s": timetable.scheduled / length_s if arrivals is None and length_s else self.level.rate_per_s,
+            "scheduled": timetable.scheduled,
+            "not_admitted": self.not_admitted,
+            "lost": timetable.lost,
         }
 
     def interrupt(self, reason: str) -> None:
         """The run ends before its time: the level under way, if any, is written as interrupted."""
         self._cancel_timers()
-        if not self.finished and self.stage in ("warmup", "measure", "drain"):
-            self._state, self._reason = "interrupted", reason
+        if self.clockwork is not None:
+            self.clockwork.stop()
+        if not self.finished and self.stage in ("warmup", "measure", "tail", "drain"):
+            self._state = "interrupted"
+            self._reasons.append(reason)
             self._on_level_end(self.level_row(), self.level, self.facts)
         self.finished = True
         self._changed.set()
@@ -280,11 +352,19 @@ class Controller:
 
     def _no_users(self) -> None:
         """The users of a level did not all start: nothing can be measured from here on."""
-        waiting = sum(worker.waiting for worker in self.workers.values())
-        self._state = "partial"
-        self._reason = f"only {waiting} of {self.level.concurrency} users were ready after {SPAWN_LIMIT_S:g} s"
-        log.error("level %s: %s", self.level.label, self._reason)
-        self._on_level_end(self.level_row(), self.level, LevelFacts())
+        self.facts = LevelFacts()
+        wanted = self.level.concurrency
+        self._abandon(f"only {self.crew.waiting} of {wanted} users were ready after {SPAWN_LIMIT_S:g} s")
+
+    def _abandon(self, reason: str) -> None:
+        """Nothing can be measured from here on: the run is over."""
+        self._cancel_timers()
+        if self.clockwork is not None:
+            self.clockwork.stop()
+        self._doubt(reason)
+        log.error("level %s: %s", self.level.label, reason)
+        if self.stage != "end":
+            self._on_level_end(self.level_row(), self.level, self.facts)
         self.finished = True
         self._changed.set()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-BAD_INPUT = 2  # exit code
+BAD_INPUT, NOT_CREDIBLE = 2, 3  # exit codes
 
 
 class ErrorKind(StrEnum):

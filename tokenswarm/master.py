@@ -5,8 +5,10 @@ A process that runs alone is master and worker in one.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import logging
-import time
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,13 +22,15 @@ from locust import LoadTestShape
 
 from tokenswarm import progress
 from tokenswarm.controller import Controller
-from tokenswarm.errors import BAD_INPUT, TokenswarmError
+from tokenswarm.clocks import wall_s
+from tokenswarm.errors import BAD_INPUT, NOT_CREDIBLE, TokenswarmError
 from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.levels import planned_levels
 from tokenswarm.plan import Plan
 from tokenswarm.planner import Planner
-from tokenswarm.provenance import clock_identity
+from tokenswarm.provenance import code_digest
 from tokenswarm.recorder import LocustStatistics
+from tokenswarm.roster import Member, Roster
 from tokenswarm.run_description import described
 from tokenswarm.rundir import RunFolder
 from tokenswarm.schedule import Level
@@ -35,10 +39,10 @@ from tokenswarm.verdict import analysed
 
 log = logging.getLogger(__name__)
 
-PINGS = 5
 STOP_LIMIT_S = 10.0
 PROGRESS_INTERVAL_S = 5.0
-ALONE = "local"
+LOOK_INTERVAL_S = 0.5
+PING_EVERY = 10  # looks
 
 
 class Levels(LoadTestShape):  # type: ignore[misc]
@@ -52,8 +56,8 @@ class Levels(LoadTestShape):  # type: ignore[misc]
     def tick(self) -> tuple[int, float] | None:
         controller = self._master.controller
         if controller is None:  # the run has not begun: Locust fires test_start after the first tick
-            first = self._master.levels[0]
-            return first.concurrency, float(first.concurrency)
+            users = self._master.levels[0].concurrency
+            return users, float(users)
         if self._last == controller.target():
             controller.wait_for_change()
         self._last = controller.target()
@@ -77,9 +81,9 @@ class RunMaster:
         self._table = table
         self._statistics = LocustStatistics(environment)
         self._run = ""
-        self._clients: dict[str, str] = {}  # worker name -> Locust's id of it
-        self._offsets: dict[str, tuple[float, float]] = {}  # worker name -> (round trip, offset)
+        self._roster = Roster(self._runner, alone=alone, on_gone=self._on_gone)
         self._stopped: set[str] = set()
+        self._lost: list[str] = []  # workers that were given up in this run, and why
         self._written: dict[str, float] = {}  # worker name -> offset in workers.csv
         self._free = LevelFacts()
         self._engine: EngineSampler | None = None
@@ -92,75 +96,139 @@ class RunMaster:
         if self.levels:
             environment.shape_class = Levels(self)
             environment.shape_class.runner = self._runner
+        if not alone:
+            gevent.spawn(self._look_after_workers)
+            if self.levels:
+                self._deal_users_only_between_levels()
+
+    def _deal_users_only_between_levels(self) -> None:
+        """When a worker comes or goes Locust would move users, and end their sessions, in the middle of a level."""
+        start = self._runner.start
+
+        def start_for_the_shape(*arguments: Any, **options: Any) -> None:
+            if gevent.getcurrent() is self._runner.shape_greenlet:
+                start(*arguments, **options)
+
+        self._runner.start = start_for_the_shape
 
     def _handlers(self) -> dict[str, Callable[..., None]]:
         return {
             "ts_join": self._on_join,
             "ts_pong": self._on_pong,
-            "ts_rows": self._on_rows,
             "ts_report": self._on_report,
             "ts_stopped": self._on_stopped,
             "ts_unable": self._on_unable,
         }
 
-    def _send(self, message: str, data: dict[str, Any], worker: str) -> None:
-        self._runner.send_message(message, data, client_id=None if self._alone else self._clients[worker])
-
     # workers ----------------------------------------------------------------------------
 
     def _on_join(self, environment: Any, msg: Any, **_: Any) -> None:
-        name = self._name(msg.node_id)
-        self._send("ts_welcome", {}, name)
-        if msg.data["clock"] == clock_identity():
-            self._offsets[name] = (0.0, 0.0)
-        for _ping in range(PINGS):
-            self._send("ts_ping", {"sent_s": perf_counter()}, name)
-        if self._run:
-            self._start_worker(name)
+        misfit = self._misfit(msg.data)
+        if misfit:
+            self._refuse(msg.node_id, misfit)
+            return
+        member = self._roster.join(msg.node_id, msg.data["clock"])
+        self._roster.send("ts_welcome", {}, member.name)
+        self._start_worker(member)
 
-    def _name(self, client: str) -> str:
-        if self._alone:
-            return ALONE
+    def _misfit(self, about: dict[str, Any]) -> str:
+        """Why a worker cannot take part at all; empty where it can."""
+        if about["code"] != code_digest():
+            return "runs another version of tokenswarm than the master; install the same one on both"
+        text = self._planner.scenario.text
+        own = about.get("scenario")
+        if own is not None and text and own != hashlib.sha256(text.encode()).hexdigest():
+            return f"{about['scenario_path']} differs from the master's scenario; give both the same, or workers none"
+        return ""
+
+    def _refuse(self, client: str, misfit: str) -> None:
         name = f"w{self._runner.get_worker_index(client)}"
-        self._clients[name] = client
-        return name
+        problem = f"worker {name} ({client}): {misfit}"
+        log.error("%s", problem)
+        self._runner.send_message("ts_refuse", {"problem": problem}, client_id=client)
+        if self._environment.parsed_options.headless:
+            self._unable.append(problem)
+            self._give_up()
 
     def _on_pong(self, environment: Any, msg: Any, **_: Any) -> None:
-        """Keep the offset of the shortest round trip; on the master's own kernel the clocks are one."""
-        name = self._name(msg.node_id)
-        now_s, sent_s, theirs_s = perf_counter(), msg.data["sent_s"], msg.data["monotonic_s"]
-        round_trip_s = now_s - sent_s
-        if round_trip_s < self._offsets.get(name, (float("inf"), 0.0))[0]:
-            self._offsets[name] = (round_trip_s, (now_s + sent_s) / 2 - theirs_s)
-            if self.controller is not None and name in self.controller.workers:
-                self.controller.workers[name].offset_s = self._offsets[name][1]
+        data = msg.data
+        member = self._roster.pong(msg.node_id, data["sent_s"], data["monotonic_s"], data["wall_s"])
+        if member is None:
+            return
+        state = None if self.controller is None else self.controller.crew.find(member.name)
+        if state is not None:
+            state.offset_s = member.offset_s
+        self._start_worker(member)
 
-    def _start_worker(self, name: str) -> None:
-        if self.controller is not None:
-            self.controller.join(name, self._offsets.get(name, (0.0, 0.0))[1])
+    def _start_worker(self, member: Member) -> None:
+        """Let a worker take part in the run under way, once its clock is known."""
+        if not self._run or member.run == self._run or not member.clock_known or member.gone:
+            return
         assert self._plan is not None, "a run is under way"
-        index = 0 if self._alone else self._runner.get_worker_index(self._clients[name])
-        data = {"run": self._run, "worker": name, "index": index, "plan": self._plan.to_message()}
-        self._send("ts_start", data, name)
-        self._write_clock(name)
+        self._roster.begin(member, self._run)
+        if self.controller is not None:
+            self.controller.join(member.name, member.offset_s)
+        data = {
+            "run": self._run,
+            "life": member.life,
+            "worker": member.name,
+            "index": 0 if self._alone else self._runner.get_worker_index(member.client),
+            "most_users": self._most_users(),
+            "to_unix_s": wall_s() - perf_counter() + member.offset_s,
+            "plan": self._plan.to_message(),
+        }
+        self._roster.send("ts_start", data, member.name)
+        self._write_clock(member)
 
-    def _on_rows(self, environment: Any, msg: Any, **_: Any) -> None:
-        if self.folder is not None:
-            self.folder.append(msg.data["file"], msg.data["lines"])
+    def _most_users(self) -> int:
+        """That one worker must be able to run."""
+        load = self._planner.scenario.load
+        users = self._environment.parsed_options.num_users or 1 if load is None else load.most_users
+        return math.ceil(users / max(1, len(self._roster.present)))
 
     def _on_report(self, environment: Any, msg: Any, **_: Any) -> None:
-        data = msg.data
-        if self.controller is not None:
-            self.controller.report(data["worker"], data["waiting"], data["done"], data["order"])
+        data, member = msg.data, self._roster.find(msg.node_id)
+        if member is None or self.folder is None:
             return
-        offset_s = self._offsets.get(data["worker"], (0.0, 0.0))[1]
-        for _level, _phase, _played, requests in data["done"]:
+        if not self._alone:
+            good = self._roster.accept(member, data["life"], data["number"])
+            self._roster.send("ts_ack", {"life": data["life"], "number": data["number"]}, member.name)
+            if not good:
+                self.folder.append("late", data["rows"].get("requests", b"").decode())
+                return
+        for file, lines in data["rows"].items():
+            self.folder.append(file, lines.decode())
+        if self.controller is not None:
+            self.controller.report(member.name, data["waiting"], data["done"], data["order"])
+            return
+        for *_rest, requests in data["done"]:
             for facts in requests:
-                self._free.add(facts, offset_s)
+                self._free.add(facts, member.offset_s)
 
     def _on_stopped(self, environment: Any, msg: Any, **_: Any) -> None:
-        if msg.data["run"] == self._run:
-            self._stopped.add(self._name(msg.node_id))
+        member = self._roster.find(msg.node_id)
+        if member is not None and msg.data["run"] == self._run:
+            self._stopped.add(member.name)
+
+    def _on_gone(self, member: Member, run: str) -> None:
+        """A worker does not take part any more."""
+        if not run or run != self._run:
+            return
+        line = f"worker {member.name} {member.gone} at {datetime.now():%H:%M:%S}"
+        log.error("%s", line)
+        self._lost.append(line)
+        if self.controller is not None:
+            self.controller.leave(member.name, line)
+        if not self._roster.present and self._environment.parsed_options.headless:
+            gevent.spawn(self._runner.quit)  # Locust would stop, and wait for somebody to end it
+
+    def _look_after_workers(self) -> None:
+        for count in itertools.count(1):
+            gevent.sleep(LOOK_INTERVAL_S)
+            self._roster.look()
+            if count % PING_EVERY == 0:
+                for member in self._roster.present:
+                    self._roster.ping(member, 1)
 
     def _on_unable(self, environment: Any, msg: Any, **_: Any) -> None:
         """A worker cannot take part: without it this would not be the load that was asked for."""
@@ -182,7 +250,7 @@ class RunMaster:
     def begin(self) -> None:
         """A new run folder, a new controller; every worker is told."""
         self._run = uuid4().hex
-        self._stopped, self._written, self._unable = set(), {}, []
+        self._stopped, self._written, self._unable, self._lost = set(), {}, [], []
         self._free = LevelFacts()
         try:
             plan = self._plan = self._planner.plan(self._environment.host).for_run(self._run)
@@ -201,12 +269,20 @@ class RunMaster:
         if plan.simulated:
             self._statistics.simulated(plan.scenario.target.simulator)
         if self.levels:
-            self.controller = Controller(self.levels, self._send, self._level_ended, self._level_begins)
+            following = iter(self.levels[1:])
+            self.controller = Controller(
+                self.levels[0],
+                self._roster.send,
+                self._level_ended,
+                lambda level: next(following, None),
+                on_level_begin=self._level_begins,
+                arrivals=plan.arrivals,
+            )
             self._progress = gevent.spawn(self._tell_progress)
         else:
             self._engine.edge(None, "start")
-        for name in [ALONE] if self._alone else list(self._clients):
-            self._start_worker(name)
+        for member in self._roster:
+            self._start_worker(member)
 
     def _level_begins(self, level: Level) -> None:
         if self._engine is not None:
@@ -224,7 +300,7 @@ class RunMaster:
         while self.controller is not None and not self.controller.finished:
             gevent.sleep(PROGRESS_INTERVAL_S)
             if self.controller is not None and not self.controller.finished:
-                log.info("%s", progress.line(self.controller))
+                log.info("%s", progress.line(self.controller, self.levels))
 
     def end(self, collect: Callable[[], None]) -> None:
         """Close the run folder after every worker has sent its last rows; harmless when called again.
@@ -247,14 +323,19 @@ class RunMaster:
             self._statistics.level("", self._free.wall_s, self._free.window_tokens("fill"))
         if self._engine is not None:
             self._engine.stop()
-        for worker in list(self._written):
-            self._write_clock(worker)
+        for member in self._roster:
+            if member.name in self._written:
+                self._write_clock(member)
         folder.write_once(
             "end.json",
             {
                 "state": "finished" if complete else "stopped",
                 "ended": datetime.now(UTC).isoformat(timespec="seconds"),
-                "reasons": self._unable or ([] if complete else ["stopped before all levels were done"]),
+                "reasons": [
+                    *self._unable,
+                    *self._lost,
+                    *([] if complete or self._unable else ["stopped before all levels were done"]),
+                ],
                 "notes": [self._engine.note] if self._engine is not None and self._engine.note else [],
             },
         )
@@ -263,6 +344,8 @@ class RunMaster:
         if self._progress is not None:
             self._progress.kill(block=False)
         self._analyse(folder.path)
+        if self._lost and not self.exit_code:
+            self.exit_code = NOT_CREDIBLE
         if self._unable:
             self.exit_code = BAD_INPUT
 
@@ -270,33 +353,30 @@ class RunMaster:
         if self._alone:
             collect()
             return
-        for name in self._clients:
-            self._send("ts_stop", {"run": self._run}, name)
+        asked = {member.name for member in self._roster.present if member.run == self._run}
+        for name in asked:
+            self._roster.send("ts_stop", {"run": self._run}, name)
         deadline_s = perf_counter() + STOP_LIMIT_S
-        while not self._stopped.issuperset(self._present()) and perf_counter() < deadline_s:
+        while not self._stopped.issuperset(self._still_there(asked)) and perf_counter() < deadline_s:
             gevent.sleep(0.01)
-        missing = set(self._clients) - self._stopped
+        missing = asked - self._stopped
         if missing:
             log.error("the last rows of %s did not arrive", ", ".join(sorted(missing)))
 
-    def _present(self) -> set[str]:
-        """Workers that Locust still hears from."""
-        return {name for name, client in self._clients.items() if self._heard(client)}
+    def _still_there(self, asked: set[str]) -> set[str]:
+        return asked & {member.name for member in self._roster.present}
 
-    def _heard(self, client: str) -> bool:
-        node = self._runner.clients.get(client)
-        return node is not None and node.state != "missing"
-
-    def _write_clock(self, worker: str) -> None:
+    def _write_clock(self, member: Member) -> None:
         """A row of ``workers.csv``; a later row of the same worker, after more pings, replaces it."""
-        offset_s = self._offsets.get(worker, (0.0, 0.0))[1]
-        if self.folder is not None and self._written.get(worker) != offset_s:
-            self._written[worker] = offset_s
+        if self.folder is not None and self._written.get(member.name) != member.offset_s:
+            self._written[member.name] = member.offset_s
             row = {
-                "worker": worker,
-                "wall_s": time.time(),
-                "monotonic_s": perf_counter() - offset_s,
-                "offset_s": offset_s,
+                "worker": member.name,
+                "wall_s": wall_s(),
+                "monotonic_s": perf_counter() - member.offset_s,
+                "offset_s": member.offset_s,
+                "wall_offset_s": member.wall_offset_s,
+                "round_trip_s": None if math.isinf(member.round_trip_s) else member.round_trip_s,
             }
             self.folder.append_row("workers", row)
 

@@ -5,7 +5,7 @@ No secret travels: each process reads the key from its own environment or file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
@@ -25,7 +25,9 @@ from tokenswarm.scenario import Scenario
 from tokenswarm.schedule import Level, Ticket
 from tokenswarm.target import Caller, request_headers
 from tokenswarm.telemetry import EngineSampler
+from tokenswarm.timetable import Arrival, arrivals_of
 from tokenswarm.tokens import TokenCounter, messages_behind
+from tokenswarm.trace_files import read_trace
 from tokenswarm.traffic.turn import Turn
 
 SAMPLE_TIMEOUT_S = 2.0
@@ -49,6 +51,12 @@ class Plan:
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         return planned_levels(self.scenario)
+
+    def arrivals(self, level: Level) -> Iterator[Arrival]:
+        """Of a level by the clock, in order."""
+        load = self.scenario.load
+        sessions = () if load is None or load.replay is None else read_trace(load.replay).sessions
+        return arrivals_of(level, self.scenario.seed, sessions)
 
     @cached_property
     def casting(self) -> Casting:

@@ -8,7 +8,6 @@ import gc
 import io
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -23,6 +22,7 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from tokenswarm.errors import BAD_INPUT, InputError, TokenswarmError
 from tokenswarm.master import RunMaster
+from tokenswarm.open_files import require_open_files
 from tokenswarm.planner import Planner
 from tokenswarm.rundir import require_results_folder
 from tokenswarm.scenario import Scenario, default_scenario, load_scenario
@@ -31,7 +31,6 @@ from tokenswarm.worker import LoadWorker
 
 log = logging.getLogger(__name__)
 
-SPARE_FILES = 64  # open files a process needs beside one connection a user
 PARENT_INTERVAL_S = 0.5
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
@@ -156,20 +155,6 @@ def _check_options(scenario: Scenario, options: Any, *, alone: bool) -> None:
     users = scenario.load.most_users if scenario.load else options.num_users or 1
     if alone:
         require_open_files(users)
-
-
-def require_open_files(users: int) -> None:
-    """Raise the soft limit of open files to what ``users`` connections need; ``InputError`` where it cannot be."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    need = users + SPARE_FILES
-    if soft >= need or soft == resource.RLIM_INFINITY:
-        return
-    if hard != resource.RLIM_INFINITY and hard < need:
-        raise InputError(
-            f"open files: the limit of {hard} lets about {max(0, hard - SPARE_FILES)} users run in one process, "
-            f"{users} are asked for; raise it (ulimit -Hn) or use more processes (--processes)"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
 
 
 class _EarlyJoin(logging.Filter):

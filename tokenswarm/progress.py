@@ -35,20 +35,17 @@ def time_left_s(level: Level, later: Sequence[Level], done: int, elapsed_s: floa
     )
 
 
-def line(controller: Controller) -> str:
-    """One line on the state of a closed-loop run."""
-    level, facts = controller.level, controller.facts
-    head = f"level {controller.position + 1} of {len(controller.levels)} ({level.label})"
+def line(controller: Controller, planned: Sequence[Level]) -> str:
+    """One line on the state of a run. ``planned``: its levels, as far as they are known."""
+    level = controller.level
+    of = f" of {len(planned)}" if len(planned) > level.index else ""
+    head = f"level {level.index + 1}{of} ({level.label})"
     started_s = controller.measured_started_s
     if controller.stage in ("spawn", "begin", "warmup") or started_s is None:
-        return f"{head}: {'starting users' if controller.stage != 'warmup' else 'warm-up'}"
+        return f"{head}: {'starting users' if controller.stage in ('spawn', 'begin') else 'warm-up'}"
     elapsed_s = perf_counter() - started_s
-    if level.duration_s is None:
-        done = controller.ledger.done
-        parts = [f"{done}/{level.sessions} sessions"]
-    else:
-        done = facts.measured_requests
-        parts = [f"{done} requests, {clock(elapsed_s)} of {clock(level.duration_s)}"]
+    done, parts = _done(controller, elapsed_s)
+    facts = controller.facts
     if facts.failed_requests:
         parts.append(f"{facts.failed_requests} failed")
     if sum(facts.tokens) and elapsed_s > 0:
@@ -56,10 +53,24 @@ def line(controller: Controller) -> str:
     ttft_s = quantile(facts.ttfts_s, 0.5)
     if ttft_s is not None:
         parts.append(f"TTFT p50 {ttft_s * 1e3:.0f} ms")
-    left_s = time_left_s(level, controller.levels[controller.position + 1 :], done, elapsed_s)
+    left_s = time_left_s(level, planned[level.index + 1 :], done, elapsed_s)
     if left_s is not None:
         parts.append(f"about {clock(left_s)} left")
     return f"{head}: " + ", ".join(parts)
+
+
+def _done(controller: Controller, elapsed_s: float) -> tuple[int, list[str]]:
+    """What of the level is done, as a number and in words."""
+    level, facts = controller.level, controller.facts
+    if controller.clockwork is not None:
+        timetable, refused = controller.clockwork.timetable, controller.not_admitted
+        parts = [f"{facts.measured_requests} requests, {timetable.under_way(controller.clockwork.now_s)} in flight"]
+        return facts.measured_requests, [*parts, *([f"{refused} not admitted"] if refused else [])]
+    if level.duration_s is None:
+        return controller.ledger.done, [f"{controller.ledger.done}/{level.sessions} sessions"]
+    return facts.measured_requests, [
+        f"{facts.measured_requests} requests, {clock(elapsed_s)} of {clock(level.duration_s)}"
+    ]
 
 
 def level_line(level: Level, facts: LevelFacts, state: str) -> str:

@@ -146,7 +146,7 @@ class LocustStatistics:
         self._fire(
             request_type="POST",
             name=name,
-            response_time=((record.finished_s or sent_s) - sent_s) * 1e3,
+            response_time=None if record.sent_s is None else ((record.finished_s or sent_s) - sent_s) * 1e3,
             response_length=record.response_bytes or 0,
             exception=None if cut else reason,
             context={"record": record},

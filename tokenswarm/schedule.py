@@ -7,6 +7,7 @@ worker or user happens to take it.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,6 +18,15 @@ from tokenswarm.records import Phase
 from tokenswarm.trace import TraceSession
 
 FILL_BLOCK = 10_000_000  # ticket numbers reserved for each worker's own endless source
+
+
+class Ending(StrEnum):
+    """What became of a ticket."""
+
+    PLAYED = "played"  # the session ended by itself
+    CUT = "cut"  # it was ended from outside
+    REFUSED = "refused"  # not sent: all users were busy when it was due
+    WITHDRAWN = "withdrawn"  # not sent: the level ended before it was due
 
 
 class Arms(StrEnum):
@@ -58,6 +68,13 @@ class Level:
         """Sessions arrive at times of their own, whatever the server does."""
         return self.arrivals is not None or self.replayed
 
+    @property
+    def rate_per_s(self) -> float | None:
+        """Mean rate of arrivals in the measured time; None where the schedule does not tell."""
+        if self.arrivals is None or not self.duration_s:
+            return None
+        return (self.arrivals.expected - self.warmup_s * self.arrivals.stretches[0].start_per_s) / self.duration_s
+
 
 def level_labels(names: Iterable[str]) -> list[str]:
     """``["c=8", "c=8", "c=4"]`` gives ``["c=8", "c=8 #2", "c=4"]``: equal levels stay apart in every table."""
@@ -79,6 +96,7 @@ class Ticket(NamedTuple):
     taken_s: float
     due_s: float | None = None
     recorded: TraceSession | None = None
+    again: int = 0  # how often a worker that is gone took it with it
 
 
 def own_tickets(worker_index: int) -> range:
@@ -89,7 +107,7 @@ def own_tickets(worker_index: int) -> range:
 
 @dataclass
 class Ledger:
-    """Hands out the tickets ``0 .. total-1`` of one phase of one level, each exactly once.
+    """Hands out the tickets ``0 .. total-1`` of one phase of one level; each is played to its end exactly once.
 
     A worker holds at most one ticket a user, and one spare a user where ``spares`` is set. None of the last
     tickets, as many as there are users, is a spare: no worker may sit on the tail while another is idle.
@@ -97,33 +115,48 @@ class Ledger:
 
     total: int
     spares: bool = False
-    handed_out: int = 0
     done: int = 0
-    _held: dict[str, int] = field(default_factory=dict)
+    again: Counter[int] = field(default_factory=Counter)  # how often a ticket was taken back
+    _next: int = 0
+    _returned: deque[int] = field(default_factory=deque)  # by workers that are gone; handed out again
+    _held: dict[str, set[int]] = field(default_factory=dict)
 
-    def grant(self, worker: str, users: int, all_users: int) -> range:
+    def grant(self, worker: str, users: int, all_users: int) -> list[int]:
         """The next tickets for ``worker``, which plays ``users`` of ``all_users`` users. May be empty."""
-        left = self.total - self.handed_out
-        held = self._held.get(worker, 0)
-        wanted = max(0, users - held)
+        left = self.total - self._next + len(self._returned)
+        held = self._held.setdefault(worker, set())
+        wanted = max(0, users - len(held))
         if self.spares:
-            wanted += max(0, min(2 * users - held - wanted, left - wanted - all_users))
-        granted = range(self.handed_out, self.handed_out + min(wanted, left))
-        self.handed_out = granted.stop
-        self._held[worker] = held + len(granted)
+            wanted += max(0, min(2 * users - len(held) - wanted, left - wanted - all_users))
+        granted = [self._take() for _ in range(min(wanted, left))]
+        held.update(granted)
         return granted
 
-    def finish(self, worker: str, count: int) -> None:
-        """``count`` sessions of ``worker`` have ended and all their records are in."""
-        self._held[worker] = self._held.get(worker, 0) - count
-        self.done += count
-        if self._held[worker] < 0 or self.done > self.total:
-            raise ValueError(f"worker {worker} finished {count} sessions that were never handed out")
+    def _take(self) -> int:
+        if self._returned:
+            return self._returned.popleft()
+        self._next += 1
+        return self._next - 1
+
+    def finish(self, worker: str, number: int) -> None:
+        """The session of ticket ``number`` has ended at ``worker``, and all its records are in."""
+        try:
+            self._held.get(worker, set()).remove(number)
+        except KeyError:
+            raise ValueError(f"worker {worker} finished session {number}, which it was never handed") from None
+        self.done += 1
+
+    def take_back(self, worker: str) -> list[int]:
+        """``worker`` is gone: the tickets that it holds are to be handed out again. Returns them."""
+        held = sorted(self._held.pop(worker, ()))
+        self._returned.extend(held)
+        self.again.update(held)
+        return held
 
     @property
     def exhausted(self) -> bool:
         """Nothing is left to hand out."""
-        return self.handed_out >= self.total
+        return self._next >= self.total and not self._returned
 
     @property
     def complete(self) -> bool:

@@ -53,18 +53,26 @@ class Instrument:
         self.running_users: int | None = None  # free-running: as many as the whole run has
         self.users_started = 0
 
+    def refuse(self, ticket: Ticket) -> None:
+        """A session that arrived while all users were busy is one failed request that was never sent."""
+        plan, exchange = self.plan, Exchange(error_kind=ErrorKind.NOT_ADMITTED)
+        label = "" if ticket.level is None else ticket.level.label
+        record = self.record(ticket, exchange, plan.casting.traffic_of(ticket).name, scheduled_s=ticket.due_s)
+        self.recorder.add(record, (), None)
+        self.statistics.add(record, label, ErrorKind.NOT_ADMITTED)
+
     def record(self, ticket: Ticket, exchange: Exchange, traffic: str, **identity: Any) -> RequestRecord:
         """Complete the client's facts by who sent the request and why."""
         level = ticket.level
         finished_s = exchange.finished_s or perf_counter()
         return RequestRecord(
             level=None if level is None else level.index,
-            concurrency=self.running_users if level is None else level.concurrency,
+            concurrency=self.running_users if level is None else None if level.by_clock else level.concurrency,
             phase=self.gate.phase_of(ticket, finished_s, cut=exchange.killed is not None),
             ticket=ticket.number,
             worker=self.worker,
             traffic=traffic,
-            session=f"{'' if level is None else level.index}.{ticket.phase}.{ticket.number}",
+            session=_session_name(ticket),
             **identity,
             **exchange.facts(),
         )
@@ -134,7 +142,7 @@ class ScenarioUser(User):  # type: ignore[misc]
         plan = self.instrument.plan
         traffic, session = plan.casting.session(ticket, pictures)
         arm, pair = plan.arm(ticket), pair_of(ticket)
-        due_s = ticket.taken_s
+        due_s = ticket.taken_s if ticket.due_s is None else ticket.due_s
         history: int | None = 0
         number = 0
         while (turn := session.next()) is not None:
@@ -142,6 +150,8 @@ class ScenarioUser(User):  # type: ignore[misc]
             if turn.pause_s > 0:
                 due_s = perf_counter() + turn.pause_s
                 gevent.sleep(turn.pause_s)
+            elif number == 0:
+                self.instrument.gate.wait_until_due(ticket)
             exchange = self.client.send(body)
             heard = session.hear(_answer(exchange)) if exchange.ok else _UNHEARD
             record = self.instrument.record(
@@ -186,6 +196,12 @@ def _about(turn: Turn, pictures: Served | None) -> dict[str, Any]:
     """What a record says of the pictures in a prompt, and in the first one of how they came to be there."""
     facts: dict[str, Any] = {name: getattr(turn, name) for name in ("images", "image_pixels", "image_bytes")}
     return facts if pictures is None else facts | {"prepare_s": pictures.waited_s, "encode_s": pictures.made_s}
+
+
+def _session_name(ticket: Ticket) -> str:
+    """Unique within the run, also where another worker has played the beginning of it already."""
+    name = f"{'' if ticket.level is None else ticket.level.index}.{ticket.phase}.{ticket.number}"
+    return f"{name}.{ticket.again}" if ticket.again else name
 
 
 def _answer(exchange: Exchange) -> Answer:

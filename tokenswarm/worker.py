@@ -5,26 +5,41 @@ A process that runs alone is master and worker in one; the same messages then ar
 
 from __future__ import annotations
 
-import time
+import hashlib
+import logging
+from collections import defaultdict
 from collections.abc import Callable
-from time import perf_counter
+from pathlib import Path
+from time import perf_counter, time
 from typing import Any
 
 import gevent
 import gevent.event
+import msgspec
+from locust.exception import RPCError
 
+from tokenswarm.clocks import wall_s
 from tokenswarm.errors import InputError
 from tokenswarm.gallery import Gallery
 from tokenswarm.gate import Gate
+from tokenswarm.level_message import level_of
+from tokenswarm.open_files import require_open_files
+from tokenswarm.outbox import Outbox
 from tokenswarm.plan import Plan
-from tokenswarm.provenance import clock_identity
+from tokenswarm.provenance import clock_identity, code_digest
 from tokenswarm.recorder import LocustStatistics, Recorder
 from tokenswarm.records import Phase
+from tokenswarm.schedule import Ticket
+from tokenswarm.trace import TraceSession
 from tokenswarm.users import Instrument
+
+log = logging.getLogger(__name__)
 
 JOIN_INTERVAL_S = 1.0
 REPORT_INTERVAL_S = 0.01  # sessions that end within this time are told to the master together
 STOP_LIMIT_S = 5.0
+MASTER_SILENCE_S = 10.0  # without a word from the master the load ends: nobody would know of it
+REFUSED_EXIT = 2
 
 
 class LoadWorker:
@@ -38,22 +53,31 @@ class LoadWorker:
         self._ready = gevent.event.Event()
         self._dirty = gevent.event.Event()
         self._instrument: Instrument | None = None
+        self._outbox = Outbox(0, self._runner.send_message, lambda held: None)
+        self._rows: dict[str, list[str]] = defaultdict(list)  # for the next report
         self._spawned_users: int | None = None  # all users of the run, once they all run
         for message, order in self._orders().items():
-            self._runner.register_message(message, order, concurrent=message == "ts_stop")
+            concurrent = message in ("ts_stop", "ts_dismiss")
+            self._runner.register_message(message, order, concurrent=concurrent)
         gevent.spawn(self._report_for_ever)
         if not alone:
             gevent.spawn(self._join)
+            gevent.spawn(self._watch_master)
 
     def _orders(self) -> dict[str, Callable[..., None]]:
         return {
             "ts_welcome": self._on_welcome,
+            "ts_refuse": self._on_refuse,
             "ts_ping": self._on_ping,
             "ts_start": self._on_start,
+            "ts_level": self._on_level,
             "ts_grant": self._on_grant,
+            "ts_due": self._on_due,
             "ts_open": self._on_open,
             "ts_close": self._on_close,
             "ts_cut": self._on_cut,
+            "ts_ack": self._on_ack,
+            "ts_dismiss": self._on_dismiss,
             "ts_stop": self._on_stop,
         }
 
@@ -67,34 +91,75 @@ class LoadWorker:
 
     def _join(self) -> None:
         """Ask until the master answers: it may still be checking the target."""
+        self._welcomed = False
+        about = {"clock": clock_identity(), "code": code_digest(), **self._own_scenario()}
         while not self._welcomed:
-            self._runner.send_message("ts_join", {"clock": clock_identity()})
+            self._runner.send_message("ts_join", about)
             gevent.sleep(JOIN_INTERVAL_S)
+
+    def _own_scenario(self) -> dict[str, str]:
+        """Of the file that this worker was started with, where it has one: the master's is the one that counts."""
+        path = Path(self._environment.parsed_options.scenario or "")
+        if not path.is_file():
+            return {}
+        return {"scenario": hashlib.sha256(path.read_bytes()).hexdigest(), "scenario_path": str(path)}
 
     def _on_welcome(self, environment: Any, msg: Any, **_: Any) -> None:
         self._welcomed = True
 
+    def _on_refuse(self, environment: Any, msg: Any, **_: Any) -> None:
+        """The master has told why."""
+        self._welcomed = True
+        self._environment.process_exit_code = REFUSED_EXIT
+        gevent.spawn(self._runner.quit)
+
     def _on_ping(self, environment: Any, msg: Any, **_: Any) -> None:
-        self._runner.send_message(
-            "ts_pong", {"sent_s": msg.data["sent_s"], "monotonic_s": perf_counter(), "wall_s": time.time()}
-        )
+        pong = {"sent_s": msg.data["sent_s"], "monotonic_s": perf_counter(), "wall_s": wall_s()}
+        self._runner.send_message("ts_pong", pong)
+
+    def _watch_master(self) -> None:
+        """A worker that nobody hears must not go on loading the server."""
+        while True:
+            gevent.sleep(1.0)
+            heard_s = self._runner.last_heartbeat_timestamp
+            instrument = self._instrument
+            if instrument is not None and heard_s and time() - heard_s > MASTER_SILENCE_S:
+                instrument.gate.close(late_is_drain=True)
+                instrument.gate.cut()
 
     # a run ----------------------------------------------------------------------------
 
     def _on_start(self, environment: Any, msg: Any, **_: Any) -> None:
         data = msg.data
-        if self._instrument is not None and self._instrument.run == data["run"]:
+        instrument = self._instrument
+        if instrument is not None and instrument.run == data["run"]:
+            if data["life"] != self._outbox.life:
+                self._live_again(data["life"], instrument.gate)
             return
         try:
-            self.begin(Plan.from_message(data["plan"]), data["worker"], data["index"], data["run"])
+            require_open_files(data["most_users"])
+            self._outbox = Outbox(data["life"], self._runner.send_message, self._hold)
+            self.begin(Plan.from_message(data["plan"]), data["worker"], data["index"], data["run"], data["to_unix_s"])
         except InputError as error:  # files or a key are not on this machine, or not any more
             self._instrument = None
             self._runner.send_message("ts_unable", {"run": data["run"], "problem": f"{data['worker']}: {error}"})
 
-    def begin(self, plan: Plan, worker: str, index: int, run: str) -> None:
+    def _live_again(self, life: int, gate: Gate) -> None:
+        """The master counts our messages anew; what was ordered before is forgotten on both sides."""
+        self._outbox = Outbox(life, self._runner.send_message, self._hold)
+        gate.take_done()
+        gate.orders = 0
+        self._dirty.set()
+
+    def _hold(self, held: bool) -> None:
+        if self._instrument is not None:
+            self._instrument.gate.hold(held)
+
+    def begin(self, plan: Plan, worker: str, index: int, run: str, to_unix_s: float) -> None:
         """Set up everything a user needs for one run, and let the users in.
 
-        Raises ``InputError`` where something that the scenario names is not to be had here.
+        ``to_unix_s``: to add to this process' monotonic seconds to get the master's unix time. Raises ``InputError``
+        where something that the scenario names is not to be had here.
         """
         plan.client().close()
         plan.casting.notes()  # reads the files
@@ -103,10 +168,11 @@ class LoadWorker:
         gallery = Gallery(plan.casting) if plan.casting.image_sources else None
         if gallery is not None:
             gate.on_expect, gate.on_forget = gallery.expect, gallery.forget
-        recorder = Recorder(worker, self._sink, time.time() - perf_counter())
+        recorder = Recorder(worker, self._collect, to_unix_s)
         recorder.start()
         statistics = LocustStatistics(self._environment)
         self._instrument = Instrument(run, worker, plan, gate, recorder, statistics, gallery)
+        gate.on_refuse = self._instrument.refuse
         if not plan.levels:
             self._instrument.running_users = self._spawned_users
             gate.open(None, Phase.MEASURED if self._spawned_users else Phase.WARMUP)
@@ -125,9 +191,20 @@ class LoadWorker:
         gate.orders = msg.data["order"]
         return gate
 
+    def _on_level(self, environment: Any, msg: Any, **_: Any) -> None:
+        if self._instrument is not None:
+            level = level_of(msg.data)
+            self._instrument.plan.casting.learn(level)
+            self._instrument.gate.learn(level)
+
     def _on_grant(self, environment: Any, msg: Any, **_: Any) -> None:
         order = msg.data
-        self._obey(msg).grant(order["level"], Phase(order["phase"]), range(order["first"], order["stop"]))
+        tickets = [(number, again) for number, again in order["tickets"]]
+        self._obey(msg).grant(order["level"], Phase(order["phase"]), tickets)
+
+    def _on_due(self, environment: Any, msg: Any, **_: Any) -> None:
+        order = msg.data
+        self._obey(msg).schedule(order["level"], [_arriving(*ticket) for ticket in order["tickets"]])
 
     def _on_open(self, environment: Any, msg: Any, **_: Any) -> None:
         order = msg.data
@@ -138,6 +215,20 @@ class LoadWorker:
 
     def _on_cut(self, environment: Any, msg: Any, **_: Any) -> None:
         self._obey(msg).cut()
+
+    def _on_ack(self, environment: Any, msg: Any, **_: Any) -> None:
+        self._outbox.acknowledged(msg.data["life"], msg.data["number"])
+
+    def _on_dismiss(self, environment: Any, msg: Any, **_: Any) -> None:
+        """The master had given us up. What we did since does not count; it is sent all the same, then we join anew."""
+        instrument = self._instrument
+        if instrument is None or msg.data["life"] != self._outbox.life or not self._welcomed:
+            return
+        self._welcomed = False  # it is told until we have joined
+        self._cut_all(instrument)
+        instrument.recorder.flush(gaps=True)
+        self._report()
+        self._join()
 
     def _on_stop(self, environment: Any, msg: Any, **_: Any) -> None:
         self.end()
@@ -150,45 +241,58 @@ class LoadWorker:
         instrument = self._instrument
         if instrument is None:
             return
+        self._cut_all(instrument)
+        instrument.recorder.close()
+        if instrument.gallery is not None:
+            instrument.gallery.close()
+        self._report()
+        instrument.gate.leave()
+        self._ready.clear()
+        self._spawned_users = None
+
+    @staticmethod
+    def _cut_all(instrument: Instrument) -> None:
         instrument.gate.close(late_is_drain=True)
         instrument.gate.cut()
         deadline_s = perf_counter() + STOP_LIMIT_S
         while instrument.gate.in_session and perf_counter() < deadline_s:
             gevent.sleep(0.005)
-        instrument.recorder.close()
-        if instrument.gallery is not None:
-            instrument.gallery.close()
-        self._report()
-        self._ready.clear()
-        self._spawned_users = None
 
     # reporting --------------------------------------------------------------------------
 
-    def _sink(self, file: str, text: str) -> None:
-        worker = self._instrument.worker if self._instrument else ""
-        self._runner.send_message("ts_rows", {"worker": worker, "file": file, "lines": text})
+    def _collect(self, file: str, text: str) -> None:
+        """Rows wait for the next report, so that they and the sessions they tell of arrive together or not at all."""
+        self._rows[file].append(text)
+        self._dirty.set()
 
     def _report(self) -> None:
         instrument = self._instrument
-        if instrument is not None:
-            gate = instrument.gate
-            report = {
-                "worker": instrument.worker,
-                "waiting": gate.waiting,
-                "done": gate.take_done(),
-                "order": gate.orders,
-            }
+        if instrument is None:
+            return
+        gate = instrument.gate
+        rows, self._rows = self._rows, defaultdict(list)
+        encoded = {file: "".join(texts).encode() for file, texts in rows.items()}
+        report = {"waiting": gate.waiting, "done": gate.take_done(), "order": gate.orders, "rows": encoded}
+        if self._alone:
             self._runner.send_message("ts_report", report)
+        else:
+            self._outbox.post("ts_report", report, sum(map(len, encoded.values())))
 
     def _report_for_ever(self) -> None:
-        """Rows go before the report that counts their sessions as done: what is counted is never missing.
-
-        Alone there is nothing to lose on the way, and rows are written in larger batches.
-        """
+        """Alone there is nothing to lose on the way, and rows are written in larger batches."""
         while True:
             self._dirty.wait()
             gevent.sleep(0 if self._alone else REPORT_INTERVAL_S)
             self._dirty.clear()
             if self._instrument is not None and not self._alone:
                 self._instrument.recorder.flush()
-            self._report()
+                self._dirty.clear()
+            try:
+                self._report()
+            except RPCError as error:  # the master will miss it, and this worker with it
+                log.error("a report was not sent: %s", error)
+
+
+def _arriving(phase: str, number: int, due_s: float, recorded: Any, again: int) -> Ticket:
+    session = None if recorded is None else msgspec.convert(recorded, TraceSession)
+    return Ticket(None, Phase(phase), number, 0.0, due_s=due_s, recorded=session, again=again)
