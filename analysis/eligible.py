@@ -5,6 +5,7 @@ Three figures a request, because no client knows this to the token:
 * *eligible*: what the workload implies. The longer of what its own session had sent before (``history_tokens``) and of
   a text that it shares on purpose (``prefix_tokens``), where an earlier request with that text and the same cache key
   had its first token before this one was sent; tools and written system texts of agents went out before the load.
+  Of a replayed trace it is as much of the shared text as earlier requests had (``prefix_paths``).
   Of an answer that called tools or thought, nothing is in it: templates write calls anew and leave thoughts out.
   Whole blocks where the size of a block is known, and never the whole prompt: engines compute at least the last token.
 * *least*: what a cache serves at the very least when it works. The last token of an answer is not in it, and blocks of
@@ -25,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.prefix_paths import has_path, sent_by_others
 from analysis.run_folder import Run
 from tokenswarm.arms import COLD
 
@@ -50,10 +52,10 @@ class _Rules:
     @classmethod
     def of(cls, run: Run) -> _Rules:
         by = str(run.isolation.get("by") or "salt")
-        head = _known(run.facts.get("template_prefix_tokens"), UNKNOWN_HEAD_TOKENS)
+        head = _number(run.facts.get("template_prefix_tokens"), UNKNOWN_HEAD_TOKENS)
         if by == "nonce":
-            head += _known(run.isolation.get("nonce_tokens"), UNKNOWN_NONCE_TOKENS)
-        block = _known(run.cache_probe.get("block_tokens"), 0)
+            head += _number(run.isolation.get("nonce_tokens"), UNKNOWN_NONCE_TOKENS)
+        block = _number(run.cache_probe.get("block_tokens"), 0)
         return cls(by, str(run.isolation.get("cold") or "session"), head, block if block > 0 else None)
 
 
@@ -67,15 +69,23 @@ def eligible_tokens(run: Run) -> pd.DataFrame:
         history, sent = np.where(cold, 0.0, history), np.where(cold, 0.0, sent)
     shared = np.where(cold, 0.0, rows["prefix_tokens"].fillna(0.0).to_numpy(dtype="float64"))
     whole = rows["prompt_tokens"].to_numpy(dtype="float64") - 1
-    found = np.where(_seen_before(run), shared, 0.0)
+    replayed = has_path(rows)
+    found = np.where(replayed, _known(rows, "first_token_s", shared), np.where(_seen_before(run), shared, 0.0))
     eligible = np.minimum(np.maximum(np.where(retold, sent, history), found), whole)
     head = np.where(cold & (rules.by == "salt"), 0.0, float(rules.head + CHANCE_TOKENS))
     own = np.where(history > 0, history + CHANCE_TOKENS, history)
-    most = np.minimum(np.maximum(own, shared + head), whole)
+    others = np.where(replayed, np.maximum(_known(rows, "sent_s", shared) + CHANCE_TOKENS, head), shared + head)
+    most = np.minimum(np.maximum(own, others), whole)
     slack = 1 if rules.block else LARGEST_BLOCK
     figures = (eligible, np.maximum(eligible - slack, 0.0), most)
     blocks = dict(zip(ELIGIBLE, (_whole_blocks(values, rules.block) for values in figures), strict=True))
     return pd.DataFrame(blocks, index=rows.index)
+
+
+def _known(rows: pd.DataFrame, since: str, shared: Floats) -> Floats:
+    """What of each replayed prompt others had sent, when ``since`` is the time from which theirs are known."""
+    tokens: Floats = np.minimum(sent_by_others(rows, rows[since]), shared)
+    return tokens
 
 
 def _sent_before(rows: pd.DataFrame, history: Floats) -> tuple[Floats, np.ndarray]:
@@ -130,5 +140,5 @@ def _whole_blocks(tokens: np.ndarray, block: int | None) -> np.ndarray:
     return tokens if block is None else np.floor(tokens / block) * block
 
 
-def _known(value: object, otherwise: int) -> int:
+def _number(value: object, otherwise: int) -> int:
     return value if isinstance(value, int) else otherwise

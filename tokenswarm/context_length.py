@@ -13,6 +13,7 @@ from tokenswarm.cached_tokens import Prober, stated_context
 from tokenswarm.errors import TargetError
 from tokenswarm.scenario import AgenticTraffic, AnyTraffic, ChatTraffic, TraceTraffic
 from tokenswarm.tokens import TokenCounter
+from tokenswarm.trace import TraceSession
 
 _WORTH_TRYING = 500  # tokens of system text; shorter prompts have been sent already
 _UNSURE = 0.8  # share of a length that is certain where tokens are not counted exactly
@@ -37,6 +38,31 @@ def require_room(classes: Sequence[AnyTraffic], counter: TokenCounter, listed: d
                 f"traffic {traffic.name!r}: a first prompt has at least {prompt} tokens, its answer {answer}, but the "
                 f"server's context has {context} tokens; ask for less, or serve the model with a longer context"
             )
+
+
+def require_room_for_trace(sessions: Sequence[TraceSession], listed: dict[str, Any]) -> str | None:
+    """One line where some of a trace's sessions are too long for this server; they are sent all the same, and fail.
+
+    Raises ``TargetError`` where all of them are. Nothing is said where the model list does not tell the context.
+    """
+    context = stated_context(listed)
+    if context is None:
+        return None
+    longest = [_longest(session) for session in sessions]
+    too_long = sum(tokens > context for tokens in longest)
+    if too_long == len(longest):
+        raise TargetError(
+            f"load.replay: all {too_long} sessions are longer than the server's context of {context} tokens, the "
+            f"shortest has {min(longest)}; filter by input_tokens, or serve the model with a longer context"
+        )
+    if not too_long:
+        return None
+    return f"{too_long} of {len(longest)} sessions of the trace are longer than the server's context of {context} tokens"
+
+
+def _longest(session: TraceSession) -> int:
+    """Tokens of the session's last prompt and its answer."""
+    return sum(turn.input_tokens + turn.output_tokens for turn in session.turns)
 
 
 def _try(traffic: AnyTraffic, counter: TokenCounter, server: Prober) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tokenswarm.arms import Isolation
 from tokenswarm.cache_probe import CacheProbe, probe_cache
 from tokenswarm.cached_tokens import listed_model
 from tokenswarm.casting import Casting
-from tokenswarm.context_length import require_room
+from tokenswarm.context_length import require_room, require_room_for_trace
 from tokenswarm.endpoint import Endpoint
 from tokenswarm.errors import InputError, TargetError
 from tokenswarm.image_store import check_images
@@ -16,8 +17,9 @@ from tokenswarm.plan import Plan
 from tokenswarm.prompts import survey_scenario
 from tokenswarm.scenario import Scenario
 from tokenswarm.target import counting_server, find_model, is_simulated, model_list, prober, request_headers
+from tokenswarm.trace_files import Trace, read_trace
 
-REUSING = {"agentic", "captioning"}  # kinds of traffic whose prompts begin as earlier ones did
+REUSING = {"agentic", "captioning", "trace"}  # kinds of traffic whose prompts begin as earlier ones did
 
 
 class Planner:
@@ -49,18 +51,20 @@ def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str
     endpoint = Endpoint.parse(url)
     target = scenario.target
     headers = request_headers(endpoint, target)
+    trace = _trace(scenario)
     model = find_model(endpoint, target, headers)
     counter = survey_scenario(scenario, counting_server(endpoint, target, headers, model), kind)
     listing = model_list(endpoint, target, headers)
     simulated = simulator_url is not None or is_simulated(listing)
     plan = Plan(scenario, url, model, counter, simulated, kind)
     server = prober(endpoint, target, headers, model)
-    require_room(plan.casting.traffic, counter, listed_model(listing, model), server)
+    listed = listed_model(listing, model)
+    require_room(plan.casting.traffic, counter, listed, server)
     if probe_wanted(scenario, kind):
         cache = probe_cache(server, counter, api=target.api)
         plan = replace(plan, cache=cache, isolation=_isolation(scenario, cache))
     _ = plan.casting.traffic, plan.notes()  # prompt files are read now, so that their mistakes show before any load
-    plan = replace(plan, image_notes=_image_notes(plan.casting))
+    plan = replace(plan, image_notes=[*_image_notes(plan.casting), *_trace_notes(trace, plan.casting, listed)])
     if plan.isolation is not None and plan.isolation.by == "nonce":
         plan.casting.require_room_for_nonce()
     return plan
@@ -83,6 +87,23 @@ def _image_notes(casting: Casting) -> list[str]:
         shortage = source.shortage(facts, sessions, pictures)
         notes += [*facts.notes, *([shortage] if shortage else [])]
     return notes
+
+
+def _trace(scenario: Scenario) -> Trace | None:
+    """What is replayed, read now, so that its mistakes show before any load. Raises ``InputError``."""
+    replay = None if scenario.load is None else scenario.load.replay
+    return None if replay is None else read_trace(replay)
+
+
+def _trace_notes(trace: Trace | None, casting: Casting, listed: dict[str, Any]) -> list[str]:
+    """Tells which sessions are not played, or not as recorded. Raises ``TargetError`` where none has room."""
+    if trace is None:
+        return []
+    found = (
+        trace.unnamed_classes([one.name for one in casting.traffic]),
+        require_room_for_trace(trace.sessions, listed),
+    )
+    return [*trace.notes(), *(note for note in found if note)]
 
 
 def _isolation(scenario: Scenario, cache: CacheProbe) -> Isolation | None:
