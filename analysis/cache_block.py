@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from analysis.cache_share import CacheSource, CacheState, LevelCache
 from analysis.columns import number_text
+from analysis.level_names import listed
 from analysis.levels import LevelRow
 from analysis.outcome import Note, Outcome
 from analysis.part import Part
-from analysis.tables import TextTable, level_cell
+from analysis.tables import TextTable, level_cell, load_title
 
 TOO_GOOD = (
     "more of the prompts or images came from the server's caches than this load implies: TTFT and throughput are too "
@@ -65,7 +66,7 @@ def _block(kind: _Kind, judged: _Judged, lines: list[str]) -> Part:
         ]
         for row, cache in judged
     ]
-    header = ["c", kind.what, "measured", "implied", "source", "verdict"]
+    header = [load_title(row for row, _ in judged), kind.what, "measured", "implied", "source", "verdict"]
     table = TextTable(kind.key, kind.title, header, body, left=frozenset({4, 5}))
     return Part(kind.title, table, lines + _reasons(judged))
 
@@ -107,12 +108,11 @@ def _reasons(judged: _Judged) -> list[str]:
     levels: dict[tuple[str, str], list[str]] = {}
     for row, cache in judged:
         if cache.reason:
-            levels.setdefault((cache.state, cache.reason), []).append(row.short_name)
+            levels.setdefault((cache.state, cache.reason), []).append(row.name)
     leveled = judged[0][0].level is not None
     return [
-        f"{f'c={text}' if leveled else 'the whole run'}: {state}: {reason}"
+        f"{listed(names) if leveled else 'the whole run'}: {state}: {reason}"
         for (state, reason), names in levels.items()
-        for text in [", ".join(names)]
     ]
 
 

@@ -9,7 +9,7 @@ from analysis.figures import Figure
 from analysis.levels import LevelRow
 from analysis.outcome import Outcome
 from analysis.part import Part
-from analysis.tables import TextTable, level_cell
+from analysis.tables import TextTable, level_cell, load_title
 
 TITLE = "Captions"
 SHARE = "MM cache"
@@ -24,7 +24,7 @@ def caption_blocks(outcome: Outcome) -> list[Part]:
     if not rows:
         return []
     several = len({row.traffic for row in rows}) > 1
-    header, columns = ["c"], [[level_cell(row) for row in rows]]
+    header, columns = [load_title(rows)], [[level_cell(row) for row in rows]]
     if several:
         header.append("class")
         columns.append([row.traffic or "" for row in rows])

@@ -45,10 +45,40 @@ _REST = (
     plain("wall_s", "wall s", 1),
 )
 
+# From the time at which a request was due. Only levels by the clock have these figures.
+_DUE_TTFT = {
+    label: _ms(f"scheduled_ttft_{label}_ms", f"scheduled TTFT {label} ms")
+    for label in ("p50", "p90", "p95", "p99", "mean")
+}
+_DUE_E2E = {
+    label: plain(f"scheduled_e2e_{label}_s", f"scheduled E2E {label} s", 1)
+    for label in ("p50", "p90", "p95", "p99", "mean")
+}
+
+# What became of the sessions that arrived by the clock.
+ARRIVALS: tuple[Column, ...] = (
+    plain("scheduled_per_s", "scheduled per s", 2),
+    plain("sent_per_s", "sent per s", 2),
+    plain("done_per_s", "done per s", 2),
+    _ms("send_delay_p50_ms", "send delay p50 ms"),
+    _ms("send_delay_p95_ms", "send delay p95 ms"),
+    _ms("send_delay_max_ms", "send delay max ms"),
+    plain("sessions_mean", "in flight mean", 1),
+    plain("sessions_max", "in flight max", 0),
+)
+
 # What a person reads. The counts stand before them and `ok` after them.
 SHOWN: tuple[Column, ...] = (
     _OUTPUT, _STEADY, _PEAK, _TTFT["p50"], _TTFT["p95"], _TTFT["p99"], _TPOT["p50"], _TPOT["p95"], _E2E["p50"],
     _E2E["p95"], *_REST,
+)  # fmt: skip
+
+# Likewise of levels by the clock: latency from the schedule first, that of the service alone beside it.
+BY_CLOCK: tuple[Column, ...] = (
+    *(_DUE_TTFT[label] for label in ("p50", "p90", "p95", "p99")),
+    *(_DUE_E2E[label] for label in ("p50", "p90", "p95", "p99")),
+    _TTFT["p50"], _TTFT["p95"], _E2E["p50"], _E2E["p95"], _TPOT["p50"], _TPOT["p95"], _OUTPUT, _PEAK,
+    *(column for column in _REST if column.key != "ttft_mean_ms"),
 )  # fmt: skip
 
 # Of captioning traffic.
@@ -65,6 +95,18 @@ CAPTIONS: tuple[Column, ...] = (
     _ms("encode_mean_ms", "encoding ms"),
     plain("picture_waits", "picture waits", 0),
     _ms("picture_wait_mean_ms", "wait mean ms"),
+)
+
+# Of the processes that made the load, of the one that has most. Send delays stand with the arrivals.
+GENERATOR: tuple[Column, ...] = (
+    plain("load_processes", "load processes", 0),
+    plain("cpu_share", "CPU share", 3),
+    plain("cpu_share_max", "CPU share max", 3),
+    _ms("loop_lag_p95_ms", "loop lag p95 ms"),
+    _ms("read_lag_p95_ms", "read lag p95 ms"),
+    plain("process_events_per_s", "events/s per process", 0),
+    plain("merged_reads_share", "merged reads share", 3),
+    plain("held_s", "held s", 1),
 )
 
 # The published tables' columns in their order, then everything else that is known.
@@ -103,6 +145,10 @@ FURTHER: tuple[Column, ...] = (
     plain("jobs_per_h", "jobs/h", 1),
     plain("good_jobs_per_h", "jobs/h in objective", 1),
     *CAPTIONS,
+    *_DUE_TTFT.values(),
+    *_DUE_E2E.values(),
+    *ARRIVALS,
+    *GENERATOR,
 )
 
 # One row a name of a locustfile that is not ours.

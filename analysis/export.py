@@ -9,6 +9,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from analysis.arrivals import LevelArrivals
 from analysis.cache_share import LevelCache
 from analysis.captions import LevelCaptions
 from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
@@ -23,7 +24,8 @@ from analysis.scaling import scaling_rows
 from analysis.steps import ContextRow, StepRow
 
 FORMAT = 1
-_SAMPLED = (*LATENCIES, "job")  # whose quantiles have intervals
+_SAMPLED = (*LATENCIES, "job", "scheduled_ttft", "scheduled_e2e")  # whose quantiles have intervals
+_ARRIVALS = ("rate_per_s", "scheduled", "not_admitted", "unfinished", "lost")  # sessions of a level by the clock
 
 
 def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
@@ -45,7 +47,7 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
         ["concurrency", "requests", "failed", *(c.key for c in columns), "ok", "cancelled", "early_stopped", "errors"]
         + ["level", "label", "arms", "traffic", "state", "reason", "basis", "throughput_ratio", "efficiency"]
         + [f"{cache}_{part}" for cache in ("cache", "image_cache") for part in ("source", "verdict", "reason")]
-        + ["simulated"]
+        + ["simulated", *_ARRIVALS, "epoch", "generator_verdict", "generator_reason", "next_step"]
         + [f"{name}_n" for name in _SAMPLED]
         + [name for c in bounded for name in (f"{c.key}_low", f"{c.key}_high")]
         + [mark.replace(" ", "_") for mark in Mark]
@@ -61,6 +63,8 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
             + [row.basis or ""]
             + [cell_of(scaling.throughput_ratio if scaling else None), cell_of(scaling.efficiency if scaling else None)]
             + [*_cache_cells(row.cache), *_cache_cells(row.image_cache), str(outcome.simulated).lower()]
+            + [*(cell_of(getattr(row.arrivals, name, None)) for name in _ARRIVALS), cell_of(row.epoch)]
+            + _generator_cells(row)
             + [cell_of(row.figure(f"{name}_p50_s").n) for name in _SAMPLED]
             + [cell_of(end) for f in bounds for end in (f.low, f.high)]
             + [" ".join(c.key for c, f in zip(columns, figures, strict=True) if mark in f.marks) for mark in Mark]
@@ -102,6 +106,8 @@ def level_object(row: LevelRow) -> dict[str, Any]:
     return {
         "level": row.level,
         "concurrency": row.concurrency,
+        "by_clock": row.by_clock,
+        "epoch": row.epoch,
         "label": row.label,
         "arms": row.arms,
         "traffic": row.traffic,
@@ -121,6 +127,8 @@ def level_object(row: LevelRow) -> dict[str, Any]:
         "image_cache": _cache(row.image_cache, "images"),
         "captions": None if row.captions is None else _captions(row.captions),
         "jobs": None if row.jobs is None else _jobs(row.jobs),
+        "generator": _generator(row),
+        "arrivals": None if row.arrivals is None else _arrivals(row.arrivals),
         "figures": {name: _figure(figure) for name, figure in row.figures.items()},
     }
 
@@ -133,9 +141,31 @@ def _cache(cache: LevelCache | None, looked_up: str) -> dict[str, Any] | None:
     return known | {looked_up: known.pop("looked_up")}
 
 
+def _generator(row: LevelRow) -> dict[str, Any] | None:
+    """Each load process and the verdict on them together; lags and delays are among the level's figures too."""
+    if row.health is None or row.generator is None:
+        return None
+    verdict = row.generator
+    return {
+        "verdict": verdict.state,
+        "reasons": list(verdict.reasons),
+        "next_step": verdict.next_step,
+        "further_workers": verdict.further_workers,
+        "processes": [asdict(process) for process in row.health.processes],
+        "sends": asdict(row.health.sends),
+    }
+
+
 def _captions(captions: LevelCaptions) -> dict[str, Any]:
     """Counts; rates and times are among the level's figures."""
     known = asdict(captions)
+    del known["figures"]
+    return known
+
+
+def _arrivals(arrivals: LevelArrivals) -> dict[str, Any]:
+    """Counts; rates and delays are among the level's figures."""
+    known = asdict(arrivals) | {"missing": arrivals.missing}
     del known["figures"]
     return known
 
@@ -243,6 +273,12 @@ def cell_of(value: float | None) -> str:
 def _cache_cells(cache: LevelCache | None) -> list[str]:
     """Source, verdict and reason."""
     return ["", "", ""] if cache is None else [cache.source or "", cache.state, cache.reason]
+
+
+def _generator_cells(row: LevelRow) -> list[str]:
+    """Verdict, reasons and next step."""
+    verdict = row.generator
+    return ["", "", ""] if verdict is None else [verdict.state, "; ".join(verdict.reasons), verdict.next_step]
 
 
 def _pairs(counts: dict[str, int]) -> str:

@@ -24,9 +24,12 @@ class Mark(StrEnum):
     ESTIMATED = "estimated"
     EDGES = "edges"
     WAITED = "waited"
+    CENSORED = "lower bound"
 
 
-SYMBOL: dict[Mark, str] = {Mark.NO_BOUND: "*", Mark.COARSE: "~", Mark.ESTIMATED: "≈", Mark.EDGES: "^", Mark.WAITED: "§"}
+SYMBOL: dict[Mark, str] = {
+    Mark.NO_BOUND: "*", Mark.COARSE: "~", Mark.ESTIMATED: "≈", Mark.EDGES: "^", Mark.WAITED: "§", Mark.CENSORED: "+",
+}  # fmt: skip
 
 LEGEND: dict[Mark, str] = {
     Mark.NO_BOUND: ("no bound: too few requests for a 95 % interval of this quantile (p50 needs 6, p95 72, p99 368)"),
@@ -37,6 +40,9 @@ LEGEND: dict[Mark, str] = {
     Mark.ESTIMATED: "estimated: rests on token counts that the server did not report",
     Mark.WAITED: (
         "waited: streams waited for pictures more than 2 % of their time, so that the generator held the load back"
+    ),
+    Mark.CENSORED: (
+        "lower bound: sessions were unfinished at the end of the level; they count with the time they had taken by then"
     ),
     Mark.EDGES: "edges: no whole second inside the window held more than the mean of the window, which is shown",
 }

@@ -11,7 +11,7 @@ from analysis.levels import LevelRow
 from analysis.outcome import Outcome
 from analysis.part import Part
 from analysis.steps import ContextRow, StepRow
-from analysis.tables import TextTable, level_cell, level_marks
+from analysis.tables import TextTable, level_cell, level_marks, load_title
 from tokenswarm.records import Divergence
 
 
@@ -54,8 +54,8 @@ def figures_of_jobs(outcome: Outcome) -> list[Figure]:
 def _identity(rows: Sequence[LevelRow], outcome: Outcome) -> tuple[list[str], list[list[str]]]:
     """Header and cells that name a row: the level, and the class where there are several."""
     if len(outcome.job_classes) == 1:
-        return ["c"], [[level_cell(row) for row in rows]]
-    return ["c", "class"], [[level_cell(row) for row in rows], [row.traffic or "" for row in rows]]
+        return [load_title(rows)], [[level_cell(row) for row in rows]]
+    return [load_title(rows), "class"], [[level_cell(row) for row in rows], [row.traffic or "" for row in rows]]
 
 
 def _counts(rows: list[LevelRow], outcome: Outcome) -> TextTable:

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.figures import BLANK, QUANTILES, Figure, Values, mean_figure, number, quantile_figure
+from analysis.arrivals import clocked_levels
+from analysis.censored import censored_figures
+from analysis.figures import BLANK, Figure, Values, mean_figure, number
 from analysis.limits import limits_by_class, mapping
 from analysis.requests_csv import values_of
 from analysis.run_folder import Run
@@ -68,7 +70,7 @@ def jobs_of(run: Run) -> pd.DataFrame:
     """
     rows = run.requests[run.requests["session"].notna() & run.requests["sent_s"].notna()]
     rows = rows.assign(session=rows["session"].astype(str)).sort_values(["turn", "sent_s"], kind="stable")
-    rows["met"] = _within_limits(rows, limits_by_class(run.scenario))
+    rows["met"] = _within_limits(_as_felt(rows, clocked_levels(run)), limits_by_class(run.scenario))
     rows["model_s"] = rows["finished_s"] - rows["sent_s"]
     first = ~rows.duplicated("session")
     known_pauses = bool(run.requests["history_tokens"].notna().any())  # written by the same runs as pauses
@@ -102,11 +104,13 @@ def level_jobs(jobs: pd.DataFrame, rows: pd.DataFrame, counting: Counting) -> Le
     measured = jobs[jobs["phase"] == Phase.MEASURED]
     completed = measured[measured["state"].isin(COMPLETED)]
     states = {str(state): int(count) for state, count in measured["state"].value_counts().items() if count}
-    late = states.get(JobState.FAILED.value, 0) if counting.failures_infinite else 0
+    cut = measured[measured["state"] == JobState.CUT] if counting.cut_is_late else measured.iloc[:0]
+    late = states.get(JobState.FAILED.value, 0) + len(cut) if counting.failures_infinite else 0
+    at_least = np.zeros(0) if counting.failures_infinite else values_of(cut["job_s"])
     counted = completed
     if counting.whole_window:
         counted = jobs[jobs["state"].isin(COMPLETED) & (jobs["phase"] != Phase.WARMUP)]
-    figures = _durations(completed, late) | _parts(completed) | _rates(counted, counting)
+    figures = _durations(completed, at_least, late) | _parts(completed) | _rates(counted, counting)
     answers = rows[(rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna()]
     return LevelJobs(
         states,
@@ -142,6 +146,13 @@ def _sum_of_known(rows: pd.DataFrame, column: str) -> pd.Series[float]:
     return sums.mask(rows[column].isna().groupby(rows["session"], sort=False).any())
 
 
+def _as_felt(rows: pd.DataFrame, clocked: set[int]) -> pd.DataFrame:
+    """With TTFT and E2E from the scheduled time in levels by the clock: waiting to be sent is part of what a user
+    feels."""
+    mine = rows["level"].isin(clocked)
+    return rows.assign(**{name: rows[name].mask(mine, rows[f"scheduled_{name}"]) for name in ("ttft_s", "e2e_s")})
+
+
 def _within_limits(rows: pd.DataFrame, limits: dict[str, dict[str, Any]]) -> pd.Series[bool]:
     """Whether each request keeps to its class' limits, the largest of each latency. A single token has no TPOT."""
     good = rows["error_kind"].isna()
@@ -166,11 +177,9 @@ def _meets(jobs: pd.DataFrame, requests_met: pd.Series[bool], limits: dict[str, 
     return met.where(jobs["traffic"].isin(named))
 
 
-def _durations(completed: pd.DataFrame, late: int) -> dict[str, Figure]:
-    known = values_of(completed["job_s"])
-    values: Values = np.concatenate([known, np.full(late, np.inf)]) if late else known
-    figures = {f"job_{label}_s": quantile_figure(values, q) for label, q in QUANTILES.items()}
-    return figures | {"job_mean_s": mean_figure(known), "steps_mean": mean_figure(values_of(completed["steps"]))}
+def _durations(completed: pd.DataFrame, at_least: Values, late: int) -> dict[str, Figure]:
+    figures = censored_figures("job", values_of(completed["job_s"]), at_least, late)
+    return figures | {"steps_mean": mean_figure(values_of(completed["steps"]))}
 
 
 def _parts(completed: pd.DataFrame) -> dict[str, Figure]:

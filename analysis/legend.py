@@ -6,12 +6,13 @@ from typing import Any
 
 from analysis.cache_block import TOO_GOOD
 from analysis.caption_table import figures_of_captions
-from analysis.columns import NAMES, SHOWN
+from analysis.columns import BY_CLOCK, NAMES, SHOWN
 from analysis.figures import LEGEND, SYMBOL, Mark
 from analysis.job_tables import figures_of_jobs
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow, Outcome
-from analysis.tables import CONTAMINATED
+from analysis.scaling import scaling_rows
+from analysis.tables import CONTAMINATED, LIMITED, OTHER_EPOCH
 
 DEFINITIONS = "definitions: docs/metrics.md"
 
@@ -23,17 +24,33 @@ def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
     rows = outcome.classes if by_class else outcome.levels
     if outcome.several_classes and not by_class:
         rows = outcome.classes + outcome.levels
-    lines = ["c: users at the same time"] if any(row.level is not None for row in rows) else []
+    lines = _loads(rows)
     lines += _marks(outcome, rows)
     if not all(row.complete for row in rows):
         lines.append("!  the level is not complete; see the notes")
     if any(row.contaminated for row in rows):
         lines.append(f"{CONTAMINATED}  contaminated: {TOO_GOOD}")
+    if any(row.limited for row in rows):
+        lines.append(f"{LIMITED}  limited by the load generator: these are figures of this machine, not of the server")
+    if any(row.across_epochs for row in scaling_rows(outcome.levels)):
+        lines.append(f"{OTHER_EPOCH}  relative to a level from before the server was started again")
     return [*lines, DEFINITIONS]
 
 
+def _loads(rows: list[LevelRow]) -> list[str]:
+    """What the levels are: steps of a closed loop, or of arrivals by the clock."""
+    if any(row.by_clock for row in rows):
+        return [
+            "load: sessions that arrive, whether the server keeps up or not",
+            "scheduled TTFT, E2E: from the time at which a request was due, as a user feels it; objectives are judged "
+            "by them. TTFT, E2E: from the send",
+        ]
+    text = "c: users at the same time (closed loop: a slow answer delays the next request)"
+    return [text] if any(row.level is not None for row in rows) else []
+
+
 def _marks(outcome: Outcome, rows: list[LevelRow] | list[NameRow]) -> list[str]:
-    columns = NAMES if outcome.names else SHOWN
+    columns = NAMES if outcome.names else (*SHOWN, *BY_CLOCK)
     marked = {mark for row in rows for column in columns for mark in row.figure(column.figure).marks}
     further = figures_of_jobs(outcome) + figures_of_captions(outcome)
     marked |= {mark for figure in further for mark in figure.marks}
@@ -43,7 +60,7 @@ def _marks(outcome: Outcome, rows: list[LevelRow] | list[NameRow]) -> list[str]:
 
 def _needed(rows: list[LevelRow] | list[NameRow]) -> tuple[str, int]:
     """The quantile to aim at, and its requests: p95, or p99 where only that lacks a bound."""
-    columns = [column for column in SHOWN if "_p99_" not in column.key]
+    columns = [column for column in (*SHOWN, *BY_CLOCK) if "_p99_" not in column.key]
     low = any(Mark.NO_BOUND in row.figure(column.figure).marks for row in rows for column in columns)
     return ("p95", 72) if low else ("p99", 368)
 
@@ -53,6 +70,7 @@ def _more_requests(outcome: Outcome, needed: tuple[str, int]) -> str:
     quantile, count = needed
     load = outcome.scenario.get("load")
     closed: dict[str, Any] | None = load.get("closed") if isinstance(load, dict) else None
+    by_rate = isinstance(load, dict) and isinstance(load.get("open"), dict)
     match closed or {}:
         case {"sessions": dict()}:
             key = f"set load.closed.sessions.at_least: {count}"
@@ -60,6 +78,8 @@ def _more_requests(outcome: Outcome, needed: tuple[str, int]) -> str:
             key = f"set load.closed.sessions: {count}"
         case {"duration_s": int() | float()}:
             key = f"make load.closed.duration_s long enough for {count} requests"
+        case _ if by_rate:
+            key = f"make load.open.duration_s long enough for {count} requests"
         case _ if any(row.level is None for row in outcome.levels) and not outcome.names:
             key = f"run longer (-t), until there are {count} requests"
         case _:

@@ -1,29 +1,41 @@
-"""What each level of a run is called: ``c=8``, ``c=8 paired``, and ``c=8 cold #2`` where such a level comes again."""
+"""What each level of a run is called: ``c=8``, ``c=8 paired``, and ``c=8 cold #2`` where such a level comes again,
+``2/s`` where sessions arrive by the clock."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
 
+from analysis.arrivals import clocked_levels
 from analysis.run_folder import Run
 from tokenswarm.schedule import Arms, level_labels
 
 
 def level_names(run: Run) -> dict[int, str]:
     """Names by number of the level, of all levels that were planned or have requests: as the plan has them, else from
-    users and arms."""
+    users and arms. A level by the clock has no users: without a plan it is called by its number."""
     arms = level_arms(run)
     users: dict[int, Any] = {level: rows["concurrency"].max() for level, rows in _levels(run)}
     users |= {level["level"]: level.get("concurrency") for level in run.planned_levels if "level" in level}
-    known = sorted(users)
-    names = [f"c={_whole(users[level])} {arms.get(level, '')}".strip() for level in known]
+    known, clocked = sorted(users), clocked_levels(run)
+    names = [
+        f"level {level}" if level in clocked else f"c={_whole(users[level])} {arms.get(level, '')}".strip()
+        for level in known
+    ]
     planned = {
         level["level"]: str(level["label"]) for level in run.planned_levels if "level" in level and level.get("label")
     }
     return dict(zip(known, level_labels(names), strict=True)) | planned
+
+
+def listed(names: Iterable[str]) -> str:
+    """``c=8, 16`` for c=8 and c=16; names of other kinds each in full."""
+    names = list(names)
+    users = all(name.startswith("c=") for name in names)
+    return f"c={', '.join(name.removeprefix('c=') for name in names)}" if users and names else ", ".join(names)
 
 
 def level_classes(run: Run) -> dict[int, tuple[str, ...]]:

@@ -9,11 +9,21 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from analysis import window as windows
+from analysis.arrivals import (
+    LevelArrivals,
+    clocked_latencies,
+    clocked_levels,
+    level_arrivals,
+    level_entry,
+    scheduled_window,
+)
 from analysis.cache_share import LevelCache
 from analysis.cache_verdict import CacheJudge
 from analysis.captions import LevelCaptions, level_captions, text_tokens
 from analysis.eligible import eligible_tokens
 from analysis.figures import BLANK, Figure, Mark, number, ratio
+from analysis.health import LevelHealth, health_of
+from analysis.health_verdict import GeneratorVerdict, judge_generator
 from analysis.image_cache import ImageCacheJudge
 from analysis.jobs import LevelJobs, jobs_of, level_jobs
 from analysis.level_names import level_arms, level_classes, level_names
@@ -36,13 +46,14 @@ class LevelRow:
     label: str = ""  # "c=8", "c=8 cold #2"; empty where there are no levels
     arms: str = ""  # of a prefix-cache test: paired, cold or warm
     only: tuple[str, ...] = ()  # the classes that have users, where the level says so
-    state: str = "unknown"  # complete, partial, timeout, interrupted, free-running or unknown
+    state: str = "unknown"  # complete, partial, timeout, interrupted, saturated, free-running or unknown
     reason: str = ""
     basis: Basis | None = None
     requests: int = 0
     ok: int = 0
     failed: int = 0
     cancelled: int = 0  # cut by the end of the run: neither a success nor a failure
+    epoch: int | None = None  # of the server's life, from 0; None where nobody tells
     early_stopped: int | None = None
     errors: dict[str, int] = field(default_factory=dict)  # by error_kind, cancelled included
     estimated_tokens: int = 0  # successes whose token count is an estimate
@@ -51,6 +62,9 @@ class LevelRow:
     image_cache: LevelCache | None = None  # that on the cache of images; None also where no request had an image
     jobs: LevelJobs | None = None
     captions: LevelCaptions | None = None  # None where no measured request had pictures
+    arrivals: LevelArrivals | None = None  # of a level by the clock
+    health: LevelHealth | None = None  # of the processes that made the load of the whole level
+    generator: GeneratorVerdict | None = None  # whether they limited it
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def figure(self, name: str) -> Figure:
@@ -68,6 +82,11 @@ class LevelRow:
         return users if self.level is None else self.name.removeprefix("c=")
 
     @property
+    def by_clock(self) -> bool:
+        """Sessions arrive at times of their own, whatever the server does; then there is no concurrency asked for."""
+        return self.arrivals is not None
+
+    @property
     def load(self) -> tuple[str, tuple[str, ...]]:
         """Equal for levels that differ in the number of users alone."""
         return self.arms, self.only
@@ -83,6 +102,11 @@ class LevelRow:
         return any(cache is not None and cache.contaminated for cache in (self.cache, self.image_cache))
 
     @property
+    def limited(self) -> bool:
+        """The load generator and not the server made the level what it is."""
+        return self.generator is not None and self.generator.limited
+
+    @property
     def failed_share(self) -> float | None:
         return ratio(self.failed, self.ok + self.failed)
 
@@ -96,13 +120,16 @@ def level_rows(
     """
     pooled, by_class = [], []
     names, arms, classes = level_names(run), level_arms(run), level_classes(run)
+    clocked = clocked_levels(run)
     judges = _Judges(CacheJudge(run, eligible_tokens(run) if eligible is None else eligible), ImageCacheJudge(run))
     jobs, texts = jobs_of(run), text_tokens(run)
     for level, rows in levels_of(run.requests):
         row = _identity(run, level, rows)
         if level is not None:
             row.label, row.arms, row.only = names[level], arms.get(level, ""), classes.get(level, ())
-        scope = _Scope(run, level, rows, row, failures_infinite, judges, _at(jobs, level), texts)
+        if level in clocked:
+            row.concurrency = None
+        scope = _Scope(run, level, rows, row, failures_infinite, judges, _at(jobs, level), texts, level in clocked)
         pooled.append(scope.row_for(None))
         played = sorted(str(name) for name in rows["traffic"].dropna().unique())
         if len(played) == 1:
@@ -136,11 +163,18 @@ class _Scope:
     judges: _Judges
     jobs: pd.DataFrame  # of this level, one row each
     texts: dict[str, float]  # of captions, see text_tokens
+    by_clock: bool
 
     def __post_init__(self) -> None:
-        self.window = windows.window_of(self.rows[self.rows["phase"] == Phase.MEASURED])
-        target = self.identity.concurrency
+        measured = self.rows[self.rows["phase"] == Phase.MEASURED]
+        self.window = windows.window_of(measured)
+        by_clock = self.by_clock and self.level is not None
+        self.scheduled = scheduled_window(self.run, self.level or 0, measured) if by_clock else None
+        target = None if by_clock else self.identity.concurrency
         self.steady = windows.steady_of(self.rows, self.window, target) if self.window and target else None
+        busy = self.scheduled or self.window
+        health = self.identity.health = health_of(self.run, self.level, self.rows, busy, by_clock=by_clock)
+        self.identity.generator = judge_generator(health)
         self.cache = self.judges.prefix.level(self.level, self.identity.arms)
         self.image_cache = self.judges.images.level(self.level, self.identity.arms)
 
@@ -151,20 +185,31 @@ class _Scope:
         row = replace(self.identity, traffic=traffic, figures={})
         _count(row, measured, good, _exact_classes(self.run))
         row.figures |= self._throughput(row, rows, good)
-        row.figures |= latencies(good, row.failed if self.failures_infinite else 0)
+        late = row.failed + (row.cancelled if self.by_clock else 0)
+        row.figures |= latencies(good, late if self.failures_infinite else 0)
+        if self.by_clock:
+            row.arrivals = self._arrivals(rows, whole_level=traffic is None)
+            row.figures |= clocked_latencies(measured, row.failed, failures_infinite=self.failures_infinite)
+            row.figures |= row.arrivals.figures
         row.figures |= sizes(good)
         row.figures |= gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
         self._judge_caches(row)
-        counting = windows.Counting(self.window, row.basis == Basis.WINDOW, self.failures_infinite)
+        counting = windows.Counting(self.window, row.basis == Basis.WINDOW, self.failures_infinite, self.by_clock)
         jobs = self.jobs if traffic is None else self.jobs[self.jobs["traffic"] == traffic]
         row.jobs = level_jobs(jobs, rows, counting)
         row.captions = level_captions(rows, counting, self.texts)
         row.figures |= row.jobs.figures | (row.captions.figures if row.captions else {})
+        row.figures = (row.health.figures if row.health else {}) | row.figures
         if row.estimated_tokens:
             for name in row.figures:
                 if name.startswith(("tpot", "output_tok", "steady_tok", "per_request_tok", "tokens", "output_tokens")):
                     row.figures[name] = row.figures[name].marked(Mark.ESTIMATED)
         return row
+
+    def _arrivals(self, rows: pd.DataFrame, *, whole_level: bool) -> LevelArrivals:
+        ends_told = bool(self.run.requests["session_end"].notna().any())
+        entry = level_entry(self.run, self.level)
+        return level_arrivals(rows, entry, self.scheduled, whole_level=whole_level, ends_told=ends_told)
 
     def _judge_caches(self, row: LevelRow) -> None:
         prefix, images = self.judges
@@ -210,6 +255,8 @@ def _identity(run: Run, level: int | None, rows: pd.DataFrame) -> LevelRow:
     users = rows["concurrency"].max()
     row = LevelRow(level, None if pd.isna(users) else int(users))
     row.state, row.reason = state_of(run, level)
+    epoch = level_entry(run, level).get("epoch")
+    row.epoch = None if pd.isna(epoch) else int(epoch)
     row.basis = basis_of(run, level, rows)
     return row
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.calibration import calibration_notes
+from analysis.health_notes import merged_read_notes
 from analysis.level_names import level_names
 from analysis.level_state import Basis
-from analysis.levels import LevelRow, levels_of
+from analysis.levels import LevelRow
 from analysis.outcome import Note
 from analysis.run_folder import Run
 from tokenswarm.errors import ErrorKind
@@ -34,10 +36,13 @@ _DEFINITIONS = (
     "TPOT = (last token - first token) / (output tokens - 1), E2E = last token - send",
     "per-request tok/s = output tokens / time between first and last token, summed over the successful requests",
 )
+_BY_CLOCK = (
+    "scheduled TTFT = first token - scheduled time, scheduled E2E = last token - scheduled time; objectives on TTFT "
+    "and E2E are judged by these; done per s: sessions completed within the scheduled time, of the warm-up too"
+)
 SIMULATED_TEXT = "these numbers come from a simulated engine, not from a real server"
-# Above this share of reads with several events a level is marked.
-MERGED_LIMIT = 0.05
 _INFINITE = "TTFT, TPOT and E2E quantiles count every failed request as infinitely late (∞)"
+_CUT_INFINITE = ", of levels by the clock also those that were cut at their end"
 
 
 def notes_of(run: Run, rows: list[LevelRow], *, failures_infinite: bool) -> list[Note]:
@@ -45,12 +50,14 @@ def notes_of(run: Run, rows: list[LevelRow], *, failures_infinite: bool) -> list
     notes = _simulated(run) + _interrupted(run) + _level_states(run, rows) + _early_stops(rows)
     notes += _token_sources(rows) + _prompts(run) + _left_out(run.requests) + _clock(run, rows)
     notes += [Note("input", text) for text in run.notes]
+    notes += calibration_notes(run, rows)
     bases = sorted({row.basis for row in rows if row.basis})
     notes += [Note("basis", BASIS_LINE[basis]) for basis in bases]
     if failures_infinite:
-        notes.append(Note("definition", _INFINITE))
+        notes.append(Note("definition", _INFINITE + (_CUT_INFINITE if any(row.by_clock for row in rows) else "")))
     notes += [Note("definition", BASIS_TEXT[basis], detail=True) for basis in bases]
-    notes += [Note("definition", text, detail=True) for text in _DEFINITIONS]
+    definitions = (*_DEFINITIONS, *((_BY_CLOCK,) if any(row.by_clock for row in rows) else ()))
+    notes += [Note("definition", text, detail=True) for text in definitions]
     return notes
 
 
@@ -156,33 +163,11 @@ def _clock(run: Run, rows: list[LevelRow]) -> list[Note]:
         return []
     names = {"kernel": "the kernel's receive stamps", "watcher": "the time at which the client read the bytes"}
     notes = [Note("clock", f"clock: {' and '.join(names.get(kind, kind) for kind in kinds)}")]
-    merged = {level: _merged_share(part) for level, part in levels_of(measured)}
-    notes += _merged_reads(rows, {level: share for level, share in merged.items() if share is not None})
+    notes += merged_read_notes(rows)
     lag = measured["lag_max_s"].max()
     if not pd.isna(lag):
         notes.append(Note("clock", f"longest time from stamp to reading: {lag * 1000:.2f} ms", detail=True))
     return notes
-
-
-def _merged_reads(rows: list[LevelRow], shares: dict[int | None, float]) -> list[Note]:
-    """One line: the levels in which too many token events shared a stamp, else the largest share as a detail."""
-    if not shares:
-        return []
-    crowded = [row for row in rows if shares.get(row.level, 0.0) > MERGED_LIMIT]
-    if not crowded:
-        text = f"at most {max(shares.values()):.1%} of the reads of a level carried several token events (one stamp)"
-        return [Note("clock", text, detail=True)]
-    told = ", ".join(f"{where(row)} ({shares[row.level]:.0%})" for row in crowded)
-    text = (
-        f"merged reads: {told} of the reads carried several token events, whose times are known only to within a "
-        "read; use more load processes (--processes) unless the server itself sends them together"
-    )
-    return [Note("merged reads", text)]
-
-
-def _merged_share(rows: pd.DataFrame) -> float | None:
-    reads = rows["reads"].sum()
-    return float(rows["merged_reads"].sum() / reads) if reads > 0 else None
 
 
 def _listed(value: object) -> list[str]:

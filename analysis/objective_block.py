@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass
 
 from analysis.columns import number_text
+from analysis.level_names import listed
 from analysis.objectives import Check, ClassVerdict, Verdict
 from analysis.tables import TextTable
 
 TITLE = "Objectives"
-_Level = tuple[int | None, int | None, str]  # number of the level, its users, its name
+_Level = tuple[int | None, float | None, str]  # number of the level, its users or its rate, its name
+_DUE = "scheduled_"  # of a latency that counts from the time at which a request was due
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,9 @@ def _matrix(verdicts: tuple[ClassVerdict, ...]) -> TextTable:
     names = sorted({one.traffic or "all" for one in verdicts})
     words = {(_level(one), one.traffic or "all"): _word(one) for one in verdicts}
     body = [[_short(level), *(words.get((level, name), "") for name in names)] for level in _levels(verdicts)]
-    return TextTable("objectives", TITLE, ["c", *names], body, left=frozenset(range(1, len(names) + 1)))
+    clocked = any(one.level is not None and one.concurrency is None for one in verdicts)
+    head = "load" if clocked else "c"
+    return TextTable("objectives", TITLE, [head, *names], body, left=frozenset(range(1, len(names) + 1)))
 
 
 def _word(one: ClassVerdict) -> str:
@@ -56,21 +60,27 @@ def _place(one: ClassVerdict) -> str:
 
 
 def _summary(verdict: Verdict) -> str:
-    """Up to which concurrency everything was met; a level may prove nothing."""
+    """Up to which concurrency or rate everything was met; a level may prove nothing."""
     levels = _levels(verdict.classes)
     good = [level for level in levels if all(_proven(one) for one in verdict.classes if _level(one) == level)]
     doubt = "" if verdict.credible else "; the run is not credible, see the notes"
     if levels and levels[0][0] is None:
         return ("all objectives met" if good else "objectives not met") + doubt
-    most = max((users or 0 for _, users, _ in good), default=0)
+    most = max((size or 0 for _, size, _ in good), default=0)
     below = [level for level in levels if (level[1] or 0) <= most]
     if not good:
         text = "objectives met at no level"
-    elif len(below) == len(good):
-        text = f"all objectives met up to c={most}"
+    elif most and len(below) == len(good):
+        text = f"all objectives met up to {_named(good, most)}"
     else:
         text = f"all objectives met only at {_at(good)}"
     return text + doubt
+
+
+def _named(levels: list[_Level], size: float) -> str:
+    """The largest level by its users or, where it arrives by the clock, by its name."""
+    label = next(label for _, own, label in levels if own == size)
+    return f"c={size:g}" if label.startswith("c=") or not label else label
 
 
 def _proven(one: ClassVerdict) -> bool:
@@ -128,9 +138,12 @@ def _shown_limit(check: Check) -> str:
 
 def _name(check: Check) -> str:
     """``ttft_p95_s`` as TTFT p95."""
-    latency, _, statistic = check.metric.removesuffix("_s").partition("_")
+    metric = check.metric.removesuffix("_s")
+    latency, _, statistic = metric.removeprefix(_DUE).partition("_")
     if latency == "job":
         return f"job time {statistic}"
+    if metric.startswith(_DUE):
+        return f"scheduled {latency.upper()} {statistic}"
     return f"{latency.upper()} {statistic}" if statistic else latency
 
 
@@ -138,7 +151,7 @@ def _unit(check: Check) -> str:
     """As in the tables: TTFT and TPOT in milliseconds, E2E and job times in seconds."""
     if check.metric == "failed":
         return "%"
-    return "s" if check.metric.startswith(("e2e", "job")) else "ms"
+    return "s" if check.metric.removeprefix(_DUE).startswith(("e2e", "job")) else "ms"
 
 
 def _scale(check: Check) -> float:
@@ -146,7 +159,7 @@ def _scale(check: Check) -> float:
 
 
 def _level(one: ClassVerdict) -> _Level:
-    return one.level, one.concurrency, one.label
+    return one.level, one.size, one.label
 
 
 def _levels(verdicts: tuple[ClassVerdict, ...]) -> list[_Level]:
@@ -155,10 +168,10 @@ def _levels(verdicts: tuple[ClassVerdict, ...]) -> list[_Level]:
 
 
 def _at(levels: list[_Level]) -> str:
-    return f"c={', '.join(_short(level) for level in levels)}"
+    return listed(label for _, _, label in levels)
 
 
 def _short(level: _Level) -> str:
     """``8`` for c=8, the number of users where a load has no levels."""
     _, users, label = level
-    return label.removeprefix("c=") or ("" if users is None else str(users))
+    return label.removeprefix("c=") or ("" if users is None else f"{users:g}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.cache_share import share_line
-from analysis.figures import Mark
+from analysis.figures import Figure, Mark
 from analysis.levels import LevelRow
 from analysis.limits import limits_by_class, mapping, objective_names
 from analysis.outcome import Outcome
@@ -16,14 +16,17 @@ from tokenswarm.errors import ErrorKind
 # A run in which more requests fail than this does not pass, even if nobody named a limit.
 DEFAULT_FAILED_LIMIT = 0.01
 
+# Judged from the scheduled time in levels by the clock: waiting to be sent is part of what a user feels.
+_WAITING = ("ttft", "e2e")
+
 EXIT_MET, EXIT_MISSED, EXIT_NOT_CREDIBLE = 0, 1, 3
 
 
 @dataclass(frozen=True)
 class Check:
-    """One limit: ``metric`` is ``failed`` or, say, ``ttft_p95_s``. A value that is unknown does not meet it.
+    """One limit: ``metric`` is ``failed`` or, say, ``ttft_p95_s``, by the clock ``scheduled_ttft_p95_s``.
 
-    ``no_bound``: the value is a quantile of too few requests to bound it.
+    A value that is unknown does not meet it. ``no_bound``: the value is a quantile of too few requests to bound it.
     """
 
     metric: str
@@ -44,8 +47,8 @@ class Check:
 class ClassVerdict:
     """All limits of one traffic class at one level.
 
-    Where ``proves`` is false, meeting them proves nothing: the level is not complete, or its prompts were in the
-    server's prefix cache already.
+    Where ``proves`` is false, meeting them proves nothing: the level is not complete, its prompts were in the
+    server's prefix cache already, or the load generator limited it.
     """
 
     level: int | None
@@ -55,6 +58,12 @@ class ClassVerdict:
     checks: tuple[Check, ...]
     proves: bool = True
     label: str = ""  # of the level; empty where there are none
+    rate_per_s: float | None = None  # mean rate that a level by the clock was asked for
+
+    @property
+    def size(self) -> float | None:
+        """How large the load of the level is: its users, or its rate; ``None`` where neither is known."""
+        return self.rate_per_s if self.concurrency is None else self.concurrency
 
     @property
     def met(self) -> bool:
@@ -93,14 +102,25 @@ def judge(outcome: Outcome) -> Verdict:
     """Each class at each level against its objective, or against the default share of failures."""
     limits, named = limits_by_class(outcome.scenario), objective_names(outcome.scenario)
     verdicts = []
-    contaminated = {row.level for row in outcome.levels if row.contaminated}
+    spoilt = {row.level for row in outcome.levels if row.contaminated or row.limited}
+    rates = {row.level: row.arrivals.rate_per_s for row in outcome.levels if row.arrivals is not None}
     for row in outcome.classes:
         name = named.get(row.traffic or "")
         checks = tuple(_checks(row, limits.get(row.traffic or "", {})))
         label = "" if row.level is None else row.name
-        proves = row.complete and row.level not in contaminated
-        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, proves, label))
-    return Verdict(tuple(verdicts), tuple(outcome.doubts + _doubts(outcome.levels)))
+        proves = row.complete and row.level not in spoilt
+        rate = rates.get(row.level)
+        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, proves, label, rate))
+    searched = searches(outcome.scenario)
+    return Verdict(tuple(verdicts), tuple(outcome.doubts + _doubts(outcome.levels, searched=searched)))
+
+
+def searches(scenario: dict[str, Any]) -> bool:
+    """Whether the scenario looks for the highest load, so that its last levels are to be too much for the server."""
+    load = mapping(scenario.get("load"))
+    closed, by_rate = mapping(load.get("closed")), mapping(load.get("open"))
+    asked = (closed.get("users"), by_rate.get("requests_per_s"), by_rate.get("sessions_per_s"))
+    return any("search" in mapping(one) for one in asked)
 
 
 def _checks(row: LevelRow, limits: dict[str, Any]) -> list[Check]:
@@ -108,23 +128,33 @@ def _checks(row: LevelRow, limits: dict[str, Any]) -> list[Check]:
     checks = [Check("failed", DEFAULT_FAILED_LIMIT if failed_limit is None else float(failed_limit), row.failed_share)]
     for latency in (*LATENCIES, "job"):
         for statistic, limit in mapping(limits.get(f"{latency}_s")).items():
-            name = f"{latency}_{statistic}_s"
+            felt = row.by_clock and latency in _WAITING
+            name = f"{'scheduled_' if felt else ''}{latency}_{statistic}_s"
             figure = row.figure(name)
-            checks.append(Check(name, float(limit), figure.value, Mark.NO_BOUND in figure.marks))
+            checks.append(Check(name, float(limit), _judged(figure, float(limit)), Mark.NO_BOUND in figure.marks))
     return checks
 
 
-def _doubts(levels: list[LevelRow]) -> list[str]:
+def _judged(figure: Figure, limit: float) -> float | None:
+    """A lower bound that keeps to the limit says nothing."""
+    unsure = Mark.CENSORED in figure.marks and figure.value is not None and figure.value <= limit
+    return None if unsure else figure.value
+
+
+def _doubts(levels: list[LevelRow], *, searched: bool) -> list[str]:
+    """``searched``: the search for the highest load ends at a level that is too much for the server."""
     doubts = []
     for row in levels:
         where = row.name if row.level is not None else "the free-running load"
-        if not row.complete:
+        if not row.complete and not (searched and row.state == "saturated"):
             doubts.append(f"{where}: the level is {row.state}{': ' + row.reason if row.reason else ''}")
         doubts += [
             f"{where}: contaminated: {share_line(cache, what)}"
             for cache, what in ((row.cache, "prompt tokens"), (row.image_cache, "images"))
             if cache is not None and cache.contaminated
         ]
+        if row.generator is not None and row.limited:
+            doubts.append(f"{where}: limited by the load generator: {row.generator.line}")
         if not row.ok:
             doubts.append(f"{where}: no request succeeded")
         blamed = {

@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from analysis.arrival_block import arrival_blocks
 from analysis.cache_block import cache_blocks
 from analysis.caption_table import caption_blocks
+from analysis.health_block import health_blocks
 from analysis.job_tables import job_blocks, step_blocks
 from analysis.legend import legend_of
 from analysis.objective_block import TITLE as OBJECTIVES
@@ -95,6 +97,8 @@ def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     """Tables and sentences in reading order; the first table needs no title."""
     tables = level_tables(outcome, by_class=choice.by_class)
     parts = [Part("" if table.key == "levels" else table.title, table, []) for table in tables]
+    parts += arrival_blocks(outcome)
+    parts += health_blocks(outcome)
     parts += job_blocks(outcome)
     parts += caption_blocks(outcome)
     parts += cache_blocks(outcome)

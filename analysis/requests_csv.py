@@ -66,10 +66,20 @@ def read_requests(path: Path, offsets: Mapping[str, float] | None = None) -> Csv
         )
         frame = frame.assign(cached_tokens=frame["cached_tokens"].mask(impossible))
     _lay_on_master_axis(frame, offsets or {})
+    _part_by_worker(frame)
     for metric in METRICS.values():
         frame[metric.name] = column_of(metric, frame)
     file.frame = frame
     return file
+
+
+def _part_by_worker(frame: pd.DataFrame) -> None:
+    """A session that was played again, because its first worker died, is two: no job spans two workers' clocks."""
+    played = frame[["session", "worker"]].dropna().drop_duplicates()
+    twice = set(played.loc[played["session"].duplicated(), "session"])
+    if twice:
+        names, workers = frame["session"].astype("object"), frame["worker"].astype("object")
+        frame["session"] = names.mask(names.isin(twice), names + "@" + workers).astype("category")
 
 
 def _incomplete(frame: pd.DataFrame) -> pd.Series[bool]:

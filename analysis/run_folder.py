@@ -31,8 +31,13 @@ _LEVELS = {
     "planned_sessions": "float64",
     "measured_sessions": "float64",
     "arms": "str",
+    "rate_per_s": "float64",
+    "scheduled": "float64",
+    "not_admitted": "float64",
+    "lost": "float64",
+    "epoch": "float64",
 }
-_LATER = ("arms",)  # columns that earlier runs lack
+_LATER = ("arms", "rate_per_s", "scheduled", "not_admitted", "lost", "epoch")  # columns that earlier runs lack
 _TIMELINE = {
     "worker": "category",
     "level": "float64",
@@ -47,6 +52,10 @@ _TIMELINE = {
 }
 # Samples of the engine: the columns that name one are there in any case, all others are numbers.
 _ENGINE = {"time_s": "float64", "level": "float64", "edge": "str", "engine": "str"}
+# How the processes that made the load fared; earlier runs lack the file.
+_HEALTH = {"worker": "str", "level": "float64", "loop_lags": "str"} | dict.fromkeys(
+    ("begin_s", "length_s", "cpu_share", "loop_lag_max_s", "events", "rss_bytes", "backlog_bytes", "held_s"), "float64"
+)
 _GAPS = {"level": "float64", "traffic": "category", "phase": "category", "bucket": "float64", "count": "float64"}
 
 
@@ -62,6 +71,7 @@ class Run:
     timeline: pd.DataFrame
     chunk_gaps: pd.DataFrame
     engine: pd.DataFrame
+    health: pd.DataFrame
     unix_minus_master_s: float | None = None  # add to a time on the master's axis to get unix time
     whole_folder: bool = True  # False: only a requests.csv was given
     notes: list[str] = field(default_factory=list)
@@ -134,6 +144,7 @@ def read_run(folder: Path) -> Run:
         timeline=table("timeline.csv", _TIMELINE),
         chunk_gaps=table("chunk_gaps.csv", _GAPS),
         engine=table("engine.csv", _ENGINE),
+        health=_on_master_axis(table("health.csv", _HEALTH), offsets),
         unix_minus_master_s=_unix_minus_master(workers),
         notes=notes,
     )
@@ -151,6 +162,7 @@ def run_of_requests(path: Path) -> Run:
         timeline=_empty(_TIMELINE),
         chunk_gaps=_empty(_GAPS),
         engine=_empty(_ENGINE),
+        health=_empty(_HEALTH),
         whole_folder=False,
         notes=file.notes,
     )
@@ -167,6 +179,10 @@ def _optional(path: Path, kinds: dict[str, str], *, numbers: bool = False) -> Cs
         if name not in file.frame:
             file.frame[name] = pd.Series(index=file.frame.index, dtype=kinds[name])
     return file
+
+
+def _on_master_axis(health: pd.DataFrame, offsets: dict[str, float]) -> pd.DataFrame:
+    return health.assign(begin_s=health["begin_s"] + health["worker"].map(offsets).fillna(0.0).astype("float64"))
 
 
 def _empty(kinds: dict[str, str]) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Throughput of levels relative to each other: only levels that send the same kind of load are compared.
 
 The arms of a prefix-cache test and the classes that have users make levels different. Within one kind, the first level
-that has a throughput is the base.
+that has a throughput is the base. Levels by the clock are left out: their throughput is what was asked for.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ class ScalingRow:
     efficiency: float | None
     label: str = ""
     base: str = ""
+    across_epochs: bool = False  # the server was started again between the two
 
 
 def scaling_rows(rows: list[LevelRow]) -> list[ScalingRow]:
-    """One for each level; blank where a throughput is unknown."""
-    return [_scaled(row, _base_of(row, rows)) for row in rows]
+    """One for each level of a closed loop; blank where a throughput is unknown."""
+    return [_scaled(row, _base_of(row, rows)) for row in rows if not row.by_clock]
 
 
 def scaling_levels(rows: list[LevelRow]) -> list[LevelRow]:
     """The levels of which others of the same kind have another number of users and a throughput: the rest have nothing
     to be compared with."""
-    return [row for row in rows if len(_users(row, rows)) > 1]
+    return [row for row in rows if not row.by_clock and len(_users(row, rows)) > 1]
 
 
 def _scaled(row: LevelRow, base: LevelRow | None) -> ScalingRow:
@@ -43,7 +44,9 @@ def _scaled(row: LevelRow, base: LevelRow | None) -> ScalingRow:
     throughput = ratio(rate, None if base is None else base.figure("output_tok_s").value)
     users = ratio(row.concurrency, None if base is None else base.concurrency)
     efficiency = ratio(throughput, users)
-    return ScalingRow(row.concurrency, rate, throughput, efficiency, row.name, "" if base is None else base.name)
+    across = base is not None and base.epoch is not None and row.epoch is not None and base.epoch != row.epoch
+    name = "" if base is None else base.name
+    return ScalingRow(row.concurrency, rate, throughput, efficiency, row.name, name, across and throughput is not None)
 
 
 def _base_of(row: LevelRow, rows: list[LevelRow]) -> LevelRow | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from analysis.arrival_block import arrival_notes
 from analysis.cache_block import cache_notes
 from analysis.cold_start import cold_start_of, warmup_rows
 from analysis.csv_file import header_of
 from analysis.eligible import eligible_tokens
+from analysis.epochs import epoch_notes
 from analysis.failures import groups_of_rows
 from analysis.level_names import level_names
 from analysis.levels import level_rows
@@ -17,6 +19,7 @@ from analysis.notes import notes_of, unrun_levels
 from analysis.outcome import Outcome
 from analysis.run_folder import Run, read_run, run_of_requests
 from analysis.steps import job_classes, steps_of
+from analysis.worker_loss import loss_notes
 from tokenswarm.errors import RunFolderError
 from tokenswarm.records import Phase
 
@@ -95,6 +98,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         notes=notes_of(run, rows, failures_infinite=failures_infinite),
         doubts=_doubts(run, len(measured), unrun_levels(run, rows)),
     )
+    outcome.notes[:0] = epoch_notes(rows) + loss_notes(run) + arrival_notes(rows)
     outcome.notes += cache_notes(outcome)
     return outcome
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from analysis.columns import NAMES, SHOWN, Column, cells, number_text, texts_of
+from analysis.columns import BY_CLOCK, NAMES, SHOWN, Column, cells, number_text, texts_of
 from analysis.figures import Figure, ratio
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow, Outcome, WarmupRow
@@ -14,6 +15,8 @@ from tokenswarm.records import Phase
 
 # Columns that stay even where every cell is blank: a blank there is news.
 _ALWAYS = ("output_tok_s", "ttft_p50_ms", "ttft_p95_ms", "tpot_p50_ms", "tpot_p95_ms", "e2e_p50_s", "e2e_p95_s")
+OTHER_EPOCH = "‡"  # beside a comparison with a level from before the server was started again
+LIMITED = "¶"  # beside a level that the load generator limited
 CONTAMINATED = "†"  # beside a level whose prompts were in the cache already
 _PHASE_NAMES = {Phase.WARMUP.value: "warm-up"}
 _OWN_COLUMN = (ErrorKind.TRUNCATED.value, ErrorKind.EMPTY.value, ErrorKind.CANCELLED.value)
@@ -78,9 +81,21 @@ def cold_start_line(outcome: Outcome) -> str | None:
     return f"First request of the run ({place}): TTFT {number_text(first.ttft_s * 1000, 0)} ms{beside}"
 
 
+def load_title(rows: Iterable[LevelRow]) -> str:
+    """Head of the column that names the levels: their users, or how they arrive."""
+    return "load" if any(row.by_clock for row in rows) else "c"
+
+
 def _level_table(rows: list[LevelRow], by_class: bool) -> TextTable:
     columns = _with_content(rows)
-    header = ["c", *(["class"] if by_class else []), "requests", "failed", *(c.title for c in columns), "ok"]
+    header = [
+        load_title(rows),
+        *(["class"] if by_class else []),
+        "requests",
+        "failed",
+        *(c.title for c in columns),
+        "ok",
+    ]
     texts = [cells(rows, column) for column in columns]
     body = [
         [*_identity(row, by_class), str(row.requests), str(row.failed), *(column[i] for column in texts), str(row.ok)]
@@ -94,7 +109,8 @@ def _trouble_table(rows: list[LevelRow], by_class: bool) -> TextTable:
     """What did not succeed, each kind by itself; only kinds that occur."""
     kinds = sorted({kind for row in rows for kind in row.errors if kind not in _OWN_COLUMN})
     stops = any(row.early_stopped is not None for row in rows)
-    header = ["c", *(["class"] if by_class else []), *(["early stops"] if stops else []), *_OWN_COLUMN, *kinds]
+    names = [load_title(rows), *(["class"] if by_class else [])]
+    header = [*names, *(["early stops"] if stops else []), *_OWN_COLUMN, *kinds]
     body = [
         [
             *_identity(row, by_class),
@@ -119,7 +135,7 @@ def _scaling_table(levels: list[LevelRow], scaled: list[ScalingRow], scope: str)
             level.short_name + (CONTAMINATED if level.contaminated else ""),
             *([row.base] if several else []),
             rate,
-            "" if row.throughput_ratio is None else f"{row.throughput_ratio:.2f}x",
+            "" if row.throughput_ratio is None else f"{row.throughput_ratio:.2f}x{OTHER_EPOCH * row.across_epochs}",
             "" if row.efficiency is None else f"{row.efficiency:.0%}",
         ]
         for level, row, rate in zip(levels, rows, texts_of([Figure(row.output_tok_s) for row in rows], 1), strict=True)
@@ -132,7 +148,7 @@ def _scaling_table(levels: list[LevelRow], scaled: list[ScalingRow], scope: str)
 def _warmup_table(outcome: Outcome, title: str) -> TextTable:
     """Columns without any figure are left out."""
     rows = outcome.warmup
-    columns = [("c", [_warmed(row) for row in rows])]
+    columns = [(load_title(outcome.levels), [_warmed(row) for row in rows])]
     columns += [("requests", [str(row.requests) for row in rows]), ("failed", [str(row.failed) for row in rows])]
     columns += [
         ("TTFT mean ms", texts_of([_in_ms(row.ttft_mean_s.value) for row in rows], 0)),
@@ -168,7 +184,8 @@ def _names_table(rows: list[NameRow]) -> TextTable:
 
 
 def _with_content(rows: list[LevelRow]) -> list[Column]:
-    return [c for c in SHOWN if c.key in _ALWAYS or any(row.figure(c.figure).value is not None for row in rows)]
+    columns = BY_CLOCK if any(row.by_clock for row in rows) else SHOWN
+    return [c for c in columns if c.key in _ALWAYS or any(row.figure(c.figure).value is not None for row in rows)]
 
 
 def _identity(row: LevelRow, by_class: bool) -> list[str]:
@@ -182,7 +199,7 @@ def level_cell(row: LevelRow) -> str:
 
 def level_marks(row: LevelRow) -> str:
     """What a reader must know about the level wherever its figures stand."""
-    return ("" if row.complete else "!") + (CONTAMINATED if row.contaminated else "")
+    return ("" if row.complete else "!") + (CONTAMINATED if row.contaminated else "") + LIMITED * row.limited
 
 
 def _warmed(row: WarmupRow) -> str:

@@ -37,12 +37,14 @@ class Counting:
     """How the rates of a level are counted.
 
     ``whole_window``: as tokens are with ``tail: fill``, whatever of any phase after the warm-up, by the share of its
-    time that lies in the window; otherwise only what is measured.
+    time that lies in the window; otherwise only what is measured. ``cut_is_late``: what the end of the level cut
+    took at least until then; else it is left out.
     """
 
     window: Window | None
     whole_window: bool
     failures_infinite: bool
+    cut_is_late: bool = False
 
     def inside(self, starts_s: pd.Series[float], ends_s: pd.Series[float]) -> pd.Series[float]:
         """Shares of these times that lie in the window, 0 to 1."""

@@ -75,6 +75,22 @@ _LIST = (
         compute=lambda r: r.last_token_s - r.sent_s,
     ),
     Metric(
+        name="scheduled_ttft_s",
+        unit="s",
+        better="lower",
+        formula="first_token_s − scheduled_s",
+        needs=("first_token_s", "scheduled_s"),
+        compute=lambda r: r.first_token_s - r.scheduled_s,
+    ),
+    Metric(
+        name="scheduled_e2e_s",
+        unit="s",
+        better="lower",
+        formula="last_token_s − scheduled_s",
+        needs=("last_token_s", "scheduled_s"),
+        compute=lambda r: r.last_token_s - r.scheduled_s,
+    ),
+    Metric(
         name="send_delay_s",
         unit="s",
         better="lower",

@@ -126,7 +126,7 @@ def test_scaling_begins_at_the_first_level_with_a_throughput(table: Any, small: 
         assert dead["figures"][name]["value"] is None, name
     assert document["scaling"][0] == {
         "concurrency": 1, "label": "c=1", "base": "c=2",
-        "output_tok_s": None, "throughput_ratio": None, "efficiency": None,
+        "output_tok_s": None, "throughput_ratio": None, "efficiency": None, "across_epochs": False,
     }  # fmt: skip
     assert (document["scaling"][1]["throughput_ratio"], document["scaling"][1]["efficiency"]) == (1.0, 1.0)
     shown = table(small, "--width", "160").out

@@ -40,6 +40,8 @@ WHOLE = record(
         ("ttfo_s", 1.0),
         ("tpot_s", 0.1),  # 2 s / 20
         ("e2e_s", 2.4),  # not 3.0: the end of the body is no token
+        ("scheduled_ttft_s", 0.9),  # from 9.5
+        ("scheduled_e2e_s", 2.9),
         ("send_delay_s", 0.5),
         ("request_tok_s", 10.5),  # 21 tokens / 2 s
     ],
@@ -154,4 +156,5 @@ def test_document_defines_no_column_that_does_not_exist() -> None:
     cells = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     counts = {"concurrency", "requests", "ok", "failed", "cancelled", "early_stopped", "throughput_ratio", "efficiency"}
+    counts |= {"rate_per_s", "scheduled", "not_admitted", "unfinished", "lost", "epoch"}
     assert named - counts == {column.key for column in PUBLISHED + FURTHER}
