@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from analysis.arm_check import Finding
 from analysis.blocks import Side
 from analysis.columns import number_text
-from analysis.notes import MERGED_LIMIT
+from analysis.health_verdict import MERGED_LIMIT
 
 FAILED_SHARE = 0.01  # of the requests
 ALIKE_SHARE = 0.10  # by which mean lengths may differ, or by as much as chance explains

@@ -100,10 +100,9 @@ class LevelHealth:
         return {name: number(value) for name, value in values.items()}
 
 
-def health_of(run: Run, level: int | None, rows: pd.DataFrame, window: Window | None) -> LevelHealth:
+def health_of(run: Run, level: int | None, rows: pd.DataFrame, window: Window | None, *, by_clock: bool) -> LevelHealth:
     """``rows``: of all phases of the level; ``window``: its measured time."""
     plan = next((one for one in run.planned_levels if level is not None and one.get("level") == level), {})
-    by_clock = bool(plan.get("arrivals") or plan.get("replayed"))
     return LevelHealth(
         processes=_processes(run.health, level, window),
         sends=_sends(rows, by_clock=by_clock),

@@ -34,6 +34,18 @@ class UndecodableBody(Exception):
     """The body's content coding is unknown or broken."""
 
 
+class Tally:
+    """What all responses to this process came to so far."""
+
+    __slots__ = ("token_events",)
+
+    def __init__(self) -> None:
+        self.token_events = 0
+
+
+tally = Tally()
+
+
 class ResponseParser(HTTPResponseParser):
     """llhttp; one object serves all responses of a connection."""
 
@@ -153,7 +165,9 @@ class Reception:
             self._keep -= len(self.body)
         if self._events is None or self.answer is None:
             return
+        before = len(self.answer.token_times)
         self.answer.add(_events_of(self._events, bodies, arrivals))
+        tally.token_events += len(self.answer.token_times) - before
 
     def _open_body(self, start: bytes) -> None:
         """JSON or a page of HTML is no event stream, whatever the headers say."""
