@@ -59,12 +59,15 @@ class LevelArrivals:
 
 
 def clocked_levels(run: Run) -> set[int]:
-    """The levels whose sessions arrive by the clock: as the plan or ``levels.csv`` has it, else those without users."""
+    """The levels whose sessions arrive by the clock: as the scenario, the plan or ``levels.csv`` has it, else those
+    without users."""
+    load = run.scenario.get("load")
+    by_clock = isinstance(load, dict) and bool(load.get("open") or load.get("replay"))
     planned = {level["level"]: level for level in run.planned_levels if "level" in level}
     clocked = {
         number
         for number, level in planned.items()
-        if level.get("arrivals") or level.get("replayed") or level.get("rate_per_s") is not None
+        if by_clock or level.get("arrivals") or level.get("replayed") or level.get("rate_per_s") is not None
     }
     clocked |= {int(level) for level in run.levels.loc[run.levels["rate_per_s"].notna(), "level"].dropna()}
     rows = run.requests[run.requests["level"].notna() & run.requests["scheduled_s"].notna()]

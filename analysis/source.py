@@ -19,7 +19,7 @@ from analysis.notes import notes_of, unrun_levels
 from analysis.outcome import Outcome
 from analysis.run_folder import Run, read_run, run_of_requests
 from analysis.steps import job_classes, steps_of
-from analysis.worker_loss import loss_notes
+from analysis.worker_loss import loss_notes, lost_workers
 from tokenswarm.errors import RunFolderError
 from tokenswarm.records import Phase
 
@@ -109,6 +109,7 @@ def _doubts(run: Run, measured: int, unrun: list[str]) -> list[str]:
         doubts.append("the run has no measured request")
     if run.whole_folder and run.end is None:
         doubts.append("the run was interrupted: it has no end.json")
+    doubts += lost_workers(run)
     if unrun:
         doubts.append(f"levels without any request: {', '.join(unrun)}")
     return doubts

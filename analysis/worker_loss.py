@@ -23,11 +23,20 @@ def loss_notes(run: Run) -> list[Note]:
             arrivals = "1 arrival was" if lost == 1 else f"{int(lost)} arrivals were"
             text = f"{name}: {arrivals} handed to a worker that was lost; what became of that is unknown"
             notes.append(Note("lost", text))
+    notes += [Note("lost worker", text) for text in lost_workers(run)]
     if run.whole_folder and (late := late_rows(run.path)):
         rows = "1 row" if late == 1 else f"{late} rows"
         text = f"{LATE}: {rows} came from a worker after it had been given up; not counted anywhere"
         notes.append(Note("late rows", text))
     return notes
+
+
+def lost_workers(run: Run) -> list[str]:
+    """What a run that went on to its end tells of workers that went before, beside the reasons of its levels."""
+    end = run.end or {}
+    told = end.get("reasons") if end.get("state") == "finished" else None
+    reasons = " ".join(str(reason) for reason in run.levels["reason"].dropna())
+    return [str(text) for text in told if str(text) not in reasons] if isinstance(told, list) else []
 
 
 def late_rows(folder: Path) -> int:
