@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from analysis import caption_report
+from analysis import caption_report, trace_export
 from analysis import interference as interference_report
 from analysis import prefix_cache as prefix_cache_report
 from analysis.export import as_json, level_csv
@@ -75,6 +75,12 @@ def captions(options: argparse.Namespace) -> int:
     return 0
 
 
+def export_trace(options: argparse.Namespace) -> int:
+    """The load of a run as a trace that can be replayed."""
+    trace_export.export(_run_of(options.run), options)
+    return 0
+
+
 def _text(outcome: Outcome, verdict: Verdict, options: argparse.Namespace) -> str:
     choice = Choice(by_class=options.by_class, notes=options.notes)
     match options.format:
@@ -126,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         ("prefix-cache", prefix_cache, prefix_cache_report.add_options),
         ("captions", captions, caption_report.add_options),
         ("interference", interference, interference_report.add_options),
+        ("export-trace", export_trace, trace_export.add_options),
     ):
         options = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
         options.set_defaults(command=command)

@@ -22,7 +22,7 @@ _WANTED = (
 _Tokens = Annotated[int, msgspec.Meta(ge=1, le=100_000_000)]
 
 
-class _Turn(msgspec.Struct, forbid_unknown_fields=True):
+class _Turn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     input_tokens: _Tokens
     output_tokens: _Tokens
     pause_s: Annotated[float, msgspec.Meta(ge=0, le=604_800)] = 0.0
