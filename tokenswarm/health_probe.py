@@ -88,9 +88,16 @@ class HealthProbe:
             waiting=now.waiting,
             rss_bytes=rss_bytes(),
             backlog_bytes=now.backlog_bytes,
-            held_s=None if now.held_s is None else now.held_s - (before.held_s or 0.0),
+            held_s=_held_s(before.held_s, now.held_s),
         )
         self._sink("health", csv_lines([msgspec.structs.astuple(row)]))
+
+
+def _held_s(before_s: float | None, now_s: float | None) -> float | None:
+    """Of a row, from totals; one that has become smaller began anew, as the process joined again."""
+    if now_s is None or before_s is None:
+        return now_s
+    return now_s - before_s if now_s >= before_s else now_s
 
 
 def lateness(lag_s: float) -> list[float]:
