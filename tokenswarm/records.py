@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -123,14 +124,21 @@ COLUMNS: tuple[str, ...] = RequestRecord.__struct_fields__
 HEADER: str = ",".join(COLUMNS) + "\n"
 
 
-def _cell(value: Any) -> Any:
-    return f"{value:.6f}" if type(value) is float else value
+_LAST = len(COLUMNS) - 1
+_QUOTED = re.compile('["\\r\\n]')
 
 
 def to_csv(records: Iterable[RequestRecord]) -> str:
     """Rows without header; blank for ``None``, times with microseconds."""
+    return "".join([_line(msgspec.structs.astuple(record)) for record in records])
+
+
+def _line(values: Sequence[Any]) -> str:
+    """Few rows have a cell that needs quotes, and on all others the csv module takes twice as long."""
+    cells = ["" if value is None else f"{value:.6f}" if type(value) is float else str(value) for value in values]
+    text = ",".join(cells)
+    if text.count(",") == _LAST and not _QUOTED.search(text):
+        return f"{text}\n"
     out = io.StringIO()
-    write = csv.writer(out, lineterminator="\n").writerow
-    for record in records:
-        write([_cell(value) for value in msgspec.structs.astuple(record)])
-    return out.getvalue()
+    csv.writer(out, lineterminator="\r\n").writerow(cells)  # puts what is in its own line end into quotes
+    return f"{out.getvalue()[:-2]}\n"
