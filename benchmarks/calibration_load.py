@@ -14,7 +14,6 @@ from tokenswarm.workload import Load
 
 MOST_LEVELS = 5
 DRAIN_LIMIT_S = 10.0
-_KEPT_OF_TARGET = ("api", "timeouts")
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,10 @@ def calibration_scenario(
     """A scenario file's content: the same traffic, ``seconds`` at each load. ``reference``: the reference server's plan
     of an answer, a member of every request; None for another server."""
     assert scenario.load is not None, "a calibration has planned levels"
-    copy = scenario.model_copy()
-    copy._folder = None  # files are named absolutely: the new scenario stands elsewhere
-    content = copy.to_dict()
-    target = content["target"]
-    request = target.get("request", {}) | ({} if reference is None else {"reference": reference})
-    content["target"] = {"url": url, "request": request, **{key: target[key] for key in _KEPT_OF_TARGET}}
+    content = scenario.model_dump(mode="json", exclude_unset=True)  # as written, but with absolute names of files
+    target = scenario.target.model_dump(mode="json", include={"api", "timeouts", "request"})
+    plan = {} if reference is None else {"reference": reference}
+    content["target"] = target | {"url": url, "request": target["request"] | plan}
     for question in ("prefix_cache", "interference"):
         content.pop(question, None)
     content["name"] = "calibration"

@@ -22,6 +22,11 @@ class Thinkers(Shape):
 
     think_s: float = THINK_S
 
+    @property
+    def asked_tokens_per_s(self) -> float:
+        answer_s = (self.ttft_us + self.jitter_us / 2 + (self.tokens - 1) * self.itl_us) / 1e6
+        return self.streams * self.tokens / (self.think_s + answer_s)
+
     def traffic(self) -> list[dict[str, Any]]:
         (chat,) = super().traffic()
         return [{**chat, "turns": 100, "think_time_s": {"exponential": self.think_s}}]
