@@ -41,7 +41,7 @@ def _loads(rows: list[LevelRow]) -> list[str]:
     """What the levels are: steps of a closed loop, or of arrivals by the clock."""
     if any(row.by_clock for row in rows):
         return [
-            "load: sessions that arrive, whether the server keeps up or not",
+            "load: how sessions arrive, whether the server keeps up or not (open loop)",
             "scheduled TTFT, E2E: from the time at which a request was due, as a user feels it; objectives are judged "
             "by them. TTFT, E2E: from the send",
         ]
