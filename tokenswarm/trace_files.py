@@ -19,6 +19,7 @@ from tokenswarm.trace import TraceSession, TraceTurn
 from tokenswarm.trace_formats import READERS, format_of
 
 _EMPTY = "without a prompt or an answer"
+_LISTED = 5  # names in one line
 _AT = attrgetter("at_s")
 
 
@@ -41,6 +42,14 @@ class Trace:
         if not self.left_out:
             return []
         return [f"the trace has {len(self.sessions)} sessions to play; left out were {_counts(self.left_out)}"]
+
+    def unnamed_classes(self, known: Sequence[str]) -> str | None:
+        """One line where the trace names classes that are not among the ``known`` ones."""
+        names = sorted({session.traffic for session in self.sessions if session.traffic} - set(known))
+        if not names:
+            return None
+        listed = ", ".join(names[:_LISTED]) + (" …" if len(names) > _LISTED else "")
+        return f"sessions of the trace's classes {listed} are played as {known[0]}: no traffic class has their name"
 
 
 def read_trace(replay: Replay) -> Trace:
