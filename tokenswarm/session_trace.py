@@ -67,6 +67,9 @@ def recorded_sessions(path: str) -> Iterator[TraceSession]:
 
 def session_line(session: TraceSession) -> bytes:
     """The line that ``recorded_sessions`` reads as ``session``, without a line end."""
-    turns = [_Turn(turn.input_tokens, turn.output_tokens, turn.pause_s) for turn in session.turns]
+    turns = [  # a default stands for what is left out
+        _Turn(turn.input_tokens, turn.output_tokens, *([turn.pause_s] if turn.pause_s else []))
+        for turn in session.turns
+    ]
     shared = [_Piece(piece.name, piece.tokens) for piece in session.shared]
     return msgspec.json.encode(SessionLine(session.at_s, turns, shared, session.traffic))

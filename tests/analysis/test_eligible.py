@@ -163,3 +163,35 @@ def test_an_answer_that_comes_back_in_other_words_is_not_implied(
         tmp_path / "run", request("a", 0, 200, **answer), request("a", 10, 400, 250, turn=1, pause_s=3.0), **PAGED
     )
     assert second == expected
+
+
+def test_replayed_prompts_share_as_far_as_their_paths_go(tmp_path: Path) -> None:
+    """Paths of a trace, by hand: b has both blocks of a; c, sent before a's first token, may find a's; d has the first
+    block of all; e shares 512 tokens with d and 600 with f, which comes later; g is a's text cut short."""
+    sent = (
+        ("a", 0, "0@512/1@1024"),
+        ("b", 5, "0@512/1@1024"),
+        ("c", 5.5, "0@512/2@1536"),
+        ("d", 10, "0@512"),
+        ("e", 20, "3@512/4@600"),
+        ("f", 30, "3@512/4@600"),
+        ("g", 40, "0@512/1@700"),
+    )
+    tokens = {"a": 1024, "b": 1024, "c": 1536, "d": 512, "e": 600, "f": 600, "g": 700}
+    rows = [
+        request(name, at, 2000, traffic="trace", prefix=path, prefix_tokens=tokens[name]) for name, at, path in sent
+    ]
+    found = figures(tmp_path / "run", *rows, **PAGED)
+    assert [eligible for eligible, _, _ in found] == [0, 1024, 512, 512, 0, 592, 688]  # 600 holds 37 blocks, 700 43
+    assert [least for _, least, _ in found] == [0, 1008, 496, 496, 0, 592, 688]
+    # most: 16 of chance on top, 26 with the template's head where nothing is shared
+    assert [most for _, _, most in found] == [16, 1040, 528, 528, 16, 608, 704]
+
+
+def test_a_replayed_prompt_may_find_one_that_is_under_way(tmp_path: Path) -> None:
+    """Sent half a second after the first request and before its first token: nothing must be found, all may be."""
+    rows = [
+        request(name, at, 2000, traffic="trace", prefix="0@512", prefix_tokens=512)
+        for name, at in (("a", 0), ("b", 0.5))
+    ]
+    assert figures(tmp_path / "run", *rows, **PAGED) == [(0, 0, 16), (0, 0, 528)]
