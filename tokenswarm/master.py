@@ -5,7 +5,6 @@ A process that runs alone is master and worker in one.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import math
@@ -22,14 +21,17 @@ from locust import LoadTestShape
 
 from tokenswarm import progress
 from tokenswarm.controller import Controller
+from tokenswarm.admission import misfit
 from tokenswarm.clocks import wall_s
+from tokenswarm.epochs import Epochs
 from tokenswarm.errors import BAD_INPUT, NOT_CREDIBLE, TokenswarmError
+from tokenswarm.itinerary import FixedLevels, Itinerary, itinerary_of
 from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.levels import planned_levels
 from tokenswarm.plan import Plan
 from tokenswarm.planner import Planner
-from tokenswarm.provenance import code_digest
 from tokenswarm.recorder import LocustStatistics
+from tokenswarm.resume import Resumption
 from tokenswarm.roster import Member, Roster
 from tokenswarm.run_description import described
 from tokenswarm.rundir import RunFolder
@@ -67,8 +69,22 @@ class Levels(LoadTestShape):  # type: ignore[misc]
 class RunMaster:
     """Owns the run folder and, for a run with levels, the controller."""
 
-    def __init__(self, environment: Any, planner: Planner, results: Path, *, alone: bool, table: bool) -> None:
-        self.levels = planned_levels(planner.scenario)
+    def __init__(
+        self,
+        environment: Any,
+        planner: Planner,
+        results: Path,
+        *,
+        alone: bool,
+        table: bool,
+        resumption: Resumption | None = None,
+    ) -> None:
+        self.levels = planned_levels(planner.scenario)  # as far as they are known before
+        if resumption is not None:
+            self.levels = resumption.missing(self.levels)
+        self._resumption = resumption
+        self._itinerary: Itinerary | None = None
+        self._epochs = Epochs()
         self._planner = planner
         self._plan: Plan | None = None  # of the run under way
         self.controller: Controller | None = None
@@ -123,27 +139,16 @@ class RunMaster:
     # workers ----------------------------------------------------------------------------
 
     def _on_join(self, environment: Any, msg: Any, **_: Any) -> None:
-        misfit = self._misfit(msg.data)
-        if misfit:
-            self._refuse(msg.node_id, misfit)
+        why = misfit(msg.data, self._planner.scenario.text)
+        if why:
+            self._refuse(msg.node_id, why)
             return
         member = self._roster.join(msg.node_id, msg.data["clock"])
         self._roster.send("ts_welcome", {}, member.name)
         self._start_worker(member)
 
-    def _misfit(self, about: dict[str, Any]) -> str:
-        """Why a worker cannot take part at all; empty where it can."""
-        if about["code"] != code_digest():
-            return "runs another version of tokenswarm than the master; install the same one on both"
-        text = self._planner.scenario.text
-        own = about.get("scenario")
-        if own is not None and text and own != hashlib.sha256(text.encode()).hexdigest():
-            return f"{about['scenario_path']} differs from the master's scenario; give both the same, or workers none"
-        return ""
-
-    def _refuse(self, client: str, misfit: str) -> None:
-        name = f"w{self._runner.get_worker_index(client)}"
-        problem = f"worker {name} ({client}): {misfit}"
+    def _refuse(self, client: str, why: str) -> None:
+        problem = f"worker w{self._runner.get_worker_index(client)} ({client}): {why}"
         log.error("%s", problem)
         self._runner.send_message("ts_refuse", {"problem": problem}, client_id=client)
         if self._environment.parsed_options.headless:
@@ -254,27 +259,28 @@ class RunMaster:
         self._free = LevelFacts()
         try:
             plan = self._plan = self._planner.plan(self._environment.host).for_run(self._run)
-            description = described(plan, self.levels)
+            description = described(plan, planned_levels(plan.scenario))
             self.folder = RunFolder.create(self._results, plan.scenario.name)
         except TokenswarmError as error:  # from the page, or something has changed since the headless run was checked
             log.error("%s", error)
             self._run = ""
             self._give_up()
             return
-        self.folder.write_once("run.json", description)
+        resumed = self._resume(self.folder)
+        self.folder.write_once("run.json", description | {"resumed": resumed})
         log.info("results go to %s", self.folder.path)
         if plan.cache is not None:
             log.info("prefix cache: %s", plan.cache.line)
         self._engine = plan.engine_sampler(self._write_sample)
         if plan.simulated:
             self._statistics.simulated(plan.scenario.target.simulator)
-        if self.levels:
-            following = iter(self.levels[1:])
+        self._itinerary = FixedLevels(self.levels) if resumed else itinerary_of(plan.scenario)
+        if self._itinerary is not None:
             self.controller = Controller(
-                self.levels[0],
+                self._itinerary.first(),
                 self._roster.send,
                 self._level_ended,
-                lambda level: next(following, None),
+                self._next_level,
                 on_level_begin=self._level_begins,
                 arrivals=plan.arrivals,
             )
@@ -284,13 +290,27 @@ class RunMaster:
         for member in self._roster:
             self._start_worker(member)
 
+    def _resume(self, folder: RunFolder) -> dict[str, Any] | None:
+        """What an earlier run has finished stands in this folder too."""
+        resumption, self._epochs = self._resumption, Epochs()
+        if resumption is None:
+            return None
+        self._epochs = resumption.epochs()
+        resumption.take_over(folder, wall_s() - perf_counter())
+        log.info("%d levels are taken over from %s", len(resumption.levels), resumption.path)
+        return resumption.told()
+
+    def _next_level(self, level: Level) -> Level | None:
+        assert self._itinerary is not None, "the run has levels"
+        return self._itinerary.after(level, None)
+
     def _level_begins(self, level: Level) -> None:
         if self._engine is not None:
             self._engine.edge(level.index, "start")
 
     def _level_ended(self, row: dict[str, Any], level: Level, facts: LevelFacts) -> None:
         if self.folder is not None:
-            self.folder.append_row("levels", row)
+            self.folder.append_row("levels", row | {"epoch": self._epochs.number})
         if self._engine is not None:
             self._engine.edge(level.index, "end")
         self._statistics.level(level.label, facts.wall_s, facts.window_tokens(level.tail))
@@ -381,6 +401,7 @@ class RunMaster:
             self.folder.append_row("workers", row)
 
     def _write_sample(self, row: dict[str, Any]) -> None:
+        self._epochs.look(row["engine"], row["process_start_s"])
         if self.folder is not None:
             self.folder.append_row("engine", row)
 

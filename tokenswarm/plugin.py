@@ -24,6 +24,7 @@ from tokenswarm.errors import BAD_INPUT, InputError, TokenswarmError
 from tokenswarm.master import RunMaster
 from tokenswarm.open_files import require_open_files
 from tokenswarm.planner import Planner
+from tokenswarm.resume import Resumption
 from tokenswarm.rundir import require_results_folder
 from tokenswarm.scenario import Scenario, default_scenario, load_scenario
 from tokenswarm.simulated import SimulatedTarget
@@ -109,7 +110,9 @@ class Session:
             if options.headless or options.autostart:
                 raise
             log.warning("%s", error)  # the page can name another host; it is checked when a run starts
-        return RunMaster(environment, planner, results, alone=self.alone, table=not options.no_table)
+        resumption = Resumption.of(Path(options.resume), scenario) if options.resume else None
+        table = not options.no_table
+        return RunMaster(environment, planner, results, alone=self.alone, table=table, resumption=resumption)
 
     def listen(self, events: Any) -> None:
         """Follow Locust through the beginning and the end of each run."""
@@ -206,6 +209,8 @@ def _add_options(parser: Any, **_: Any) -> None:
         help="accept any TLS certificate, for example a self-signed one")  # fmt: skip
     add("--ca-file", metavar="PATH", default="", include_in_web_ui=False,
         help="PEM file with the certificate to trust")  # fmt: skip
+    add("--resume", metavar="DIR", default="", include_in_web_ui=False,
+        help="run folder of a sweep that ended early: run the missing levels of the same scenario")  # fmt: skip
     add("--no-table", action="store_true", include_in_web_ui=False,
         help="no table at the end of the run; python -m analysis table RUN makes it later")  # fmt: skip
 

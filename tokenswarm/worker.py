@@ -5,11 +5,9 @@ A process that runs alone is master and worker in one; the same messages then ar
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
 from time import perf_counter, time
 from typing import Any
 
@@ -18,6 +16,7 @@ import gevent.event
 import msgspec
 from locust.exception import RPCError
 
+from tokenswarm.admission import introduction
 from tokenswarm.clocks import wall_s
 from tokenswarm.errors import InputError
 from tokenswarm.gallery import Gallery
@@ -26,7 +25,6 @@ from tokenswarm.level_message import level_of
 from tokenswarm.open_files import require_open_files
 from tokenswarm.outbox import Outbox
 from tokenswarm.plan import Plan
-from tokenswarm.provenance import clock_identity, code_digest
 from tokenswarm.recorder import LocustStatistics, Recorder
 from tokenswarm.records import Phase
 from tokenswarm.schedule import Ticket
@@ -92,17 +90,10 @@ class LoadWorker:
     def _join(self) -> None:
         """Ask until the master answers: it may still be checking the target."""
         self._welcomed = False
-        about = {"clock": clock_identity(), "code": code_digest(), **self._own_scenario()}
+        about = introduction(self._environment.parsed_options.scenario)
         while not self._welcomed:
             self._runner.send_message("ts_join", about)
             gevent.sleep(JOIN_INTERVAL_S)
-
-    def _own_scenario(self) -> dict[str, str]:
-        """Of the file that this worker was started with, where it has one: the master's is the one that counts."""
-        path = Path(self._environment.parsed_options.scenario or "")
-        if not path.is_file():
-            return {}
-        return {"scenario": hashlib.sha256(path.read_bytes()).hexdigest(), "scenario_path": str(path)}
 
     def _on_welcome(self, environment: Any, msg: Any, **_: Any) -> None:
         self._welcomed = True
