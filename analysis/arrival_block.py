@@ -35,7 +35,7 @@ def arrival_rows(outcome: Outcome) -> list[LevelRow]:
     for level in outcome.levels:
         rows += [row for row in classes if row.level == level.level]
         rows.append(level)
-    return [row for row in rows if row.by_clock]
+    return [row for row in rows if row.arrivals is not None]
 
 
 def arrival_notes(rows: list[LevelRow]) -> list[Note]:

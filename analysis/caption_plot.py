@@ -32,7 +32,7 @@ def figure_of(levels: Sequence[CaptionLevel]) -> Figure:
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     rates, times = figure.subplots(1, 2)
     for number, name in enumerate(dict.fromkeys(one.name for one in levels)):
-        mine = [one for one in levels if one.name == name and one.row.concurrency]
+        mine = [one for one in levels if one.name == name and one.size]
         simulated = " (SIMULATED)" if any(one.outcome.simulated for one in mine) else ""
         _line(rates, mine, _RATE, number, f"{name}{simulated}")
         for what in _TIMES:
@@ -40,7 +40,8 @@ def figure_of(levels: Sequence[CaptionLevel]) -> Figure:
     rates.set_ylabel(_RATE[1])
     times.set_ylabel("TTFT p50, s")
     for axes in (rates, times):
-        _frame(axes, sorted({one.row.concurrency for one in levels if one.row.concurrency}))
+        axes.set_xlabel(" or ".join(sorted({_axis(one) for one in levels}, reverse=True)))
+        _frame(axes, sorted({one.size for one in levels if one.size}))
     if any(not one.credible for one in levels):
         figure.supxlabel("hollow: the level is not complete or contaminated", fontsize=8)
     return figure
@@ -48,7 +49,7 @@ def figure_of(levels: Sequence[CaptionLevel]) -> Figure:
 
 def _line(axes: Axes, levels: Sequence[CaptionLevel], what: tuple[str, str, str], number: int, label: str) -> None:
     name, _, style = what
-    known = [(one.row.concurrency, one.row.figure(name).value, one.credible) for one in levels]
+    known = [(one.size, one.row.figure(name).value, one.credible) for one in levels]
     points = [(users, value, credible) for users, value, credible in known if users and value is not None]
     colour, marker = f"C{number % 10}", _MARKERS[number % len(_MARKERS)]
     axes.plot([p[0] for p in points], [p[1] for p in points], style, color=colour, label=label)
@@ -58,8 +59,11 @@ def _line(axes: Axes, levels: Sequence[CaptionLevel], what: tuple[str, str, str]
         axes.plot([p[0] for p in some], [p[1] for p in some], marker, color=colour, markerfacecolor=face)
 
 
-def _frame(axes: Axes, users: list[int]) -> None:
-    axes.set_xlabel("streams")
+def _axis(one: CaptionLevel) -> str:
+    return "sessions a second" if one.whole.by_clock else "streams"
+
+
+def _frame(axes: Axes, users: list[float]) -> None:
     axes.set_ylim(bottom=0)
     if users and users[-1] >= _WIDE_RANGE * users[0]:
         axes.set_xscale("log", base=2)

@@ -21,7 +21,7 @@ from analysis.outcome import Outcome
 from analysis.part import Part
 from analysis.report import Report, add_report_options
 from analysis.source import read_outcome
-from analysis.tables import TextTable, level_cell
+from analysis.tables import TextTable, level_cell, load_title
 from tokenswarm.errors import InputError, RunFolderError
 
 PLOT_FORMATS = (".svg", ".png", ".pdf")
@@ -35,6 +35,12 @@ class CaptionLevel:
     outcome: Outcome
     row: LevelRow
     whole: LevelRow
+
+    @property
+    def size(self) -> float | None:
+        """Streams at the same time, or the rate at which sessions arrive; ``None`` where neither is known."""
+        arrivals = self.whole.arrivals
+        return self.row.concurrency if arrivals is None else arrivals.rate_per_s
 
     @property
     def credible(self) -> bool:
@@ -72,7 +78,7 @@ def caption_levels(outcomes: Sequence[Outcome]) -> list[CaptionLevel]:
         levels += [
             CaptionLevel(f"{name} {row.traffic}" if several else name, outcome, row, whole[row.level]) for row in rows
         ]
-    return sorted(levels, key=lambda one: one.row.concurrency or 0)
+    return sorted(levels, key=lambda one: one.size or 0)
 
 
 def names_of(outcomes: Sequence[Outcome]) -> list[str]:
@@ -98,7 +104,7 @@ def _title(outcomes: Sequence[Outcome]) -> str:
 
 
 def _parts(levels: list[CaptionLevel]) -> list[Part]:
-    header = ["c", "run"]
+    header = [load_title(one.whole for one in levels), "run"]
     columns = [[level_cell(one.whole) for one in levels], [one.name for one in levels]]
     shares = [share for one in levels for share in shares_of([one.whole], [one.row])]
     table = caption_table(header, columns, [one.row for one in levels], shares)
@@ -128,7 +134,9 @@ def _footnotes(outcomes: Sequence[Outcome], levels: list[CaptionLevel]) -> list[
     notes += [*sorted(reasons), *(f"{SYMBOL[mark]}  {LEGEND[mark]}" for mark in Mark if mark in marks)]
     if any(one.whole.contaminated for one in levels):
         notes.append("†  contaminated: more came from the server's caches than this load implies; leave the level out")
-    return [*notes, "c: streams at the same time", DEFINITIONS]
+    title = load_title(one.whole for one in levels)
+    meaning = "streams at the same time" if title == "c" else "how sessions arrive, or streams at the same time"
+    return [*notes, f"{title}: {meaning}", DEFINITIONS]
 
 
 def _csv(levels: Iterable[CaptionLevel]) -> str:

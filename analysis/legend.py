@@ -40,11 +40,12 @@ def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
 def _loads(rows: list[LevelRow]) -> list[str]:
     """What the levels are: steps of a closed loop, or of arrivals by the clock."""
     if any(row.by_clock for row in rows):
-        return [
-            "load: how sessions arrive, whether the server keeps up or not (open loop)",
+        from_schedule = [
             "scheduled TTFT, E2E: from the time at which a request was due, as a user feels it; objectives are judged "
             "by them. TTFT, E2E: from the send",
         ]
+        line = "load: how sessions arrive, whether the server keeps up or not (open loop)"
+        return [line, *(from_schedule if any(row.arrivals for row in rows) else [])]
     text = "c: users at the same time (closed loop: a slow answer delays the next request)"
     return [text] if any(row.level is not None for row in rows) else []
 

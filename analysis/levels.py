@@ -63,6 +63,7 @@ class LevelRow:
     jobs: LevelJobs | None = None
     captions: LevelCaptions | None = None  # None where no measured request had pictures
     arrivals: LevelArrivals | None = None  # of a level by the clock
+    clocked: bool = False  # likewise, where nothing is known of its arrivals
     health: LevelHealth | None = None  # of the processes that made the load of the whole level
     generator: GeneratorVerdict | None = None  # whether they limited it
     figures: dict[str, Figure] = field(default_factory=dict)
@@ -84,7 +85,7 @@ class LevelRow:
     @property
     def by_clock(self) -> bool:
         """Sessions arrive at times of their own, whatever the server does; then there is no concurrency asked for."""
-        return self.arrivals is not None
+        return self.clocked or self.arrivals is not None
 
     @property
     def load(self) -> tuple[str, tuple[str, ...]]:

@@ -1,56 +1,26 @@
 """Locust's statistics as an outcome: the level table for our own row names, one row a name for any others.
 
-Our runs put these rows into Locust's statistics: ``chat c=8`` (measured requests), the same with ``warmup``, ``fill``,
-``drain`` or ``cut`` (by the end of the run) after it, rows of type LLM called ``chat c=8 TTFT``, ``TPOT``, ``E2E``
-(milliseconds of the successes) and ``tokens`` (output tokens of the successes), and for the level ``c=8 wall``
-(milliseconds) and ``c=8 window tokens``. A level of a prefix-cache test is ``c=8 paired``, ``c=8 cold`` or
-``c=8 warm``, one that comes again ``c=8 #2``. A free-running load has the same names without ``c=8``. A row of type LLM
-whose name begins with ``SIMULATED`` says that no real server was measured.
+What the names mean is told in ``locust_names``.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from analysis.failures import groups_of_texts, kind_of_text
 from analysis.figures import BLANK, Figure, Mark, number, ratio
 from analysis.levels import LevelRow
 from analysis.locust_csv import LocustFiles, StatsRow
+from analysis.locust_names import SIMULATED, UNMEASURED, Key, RowNames, is_ours, is_simulated
 from analysis.notes import SIMULATED_TEXT
 from analysis.outcome import NameRow, Note, Outcome, WarmupRow
 from analysis.request_figures import LATENCIES
 from tokenswarm.errors import ErrorKind
-from tokenswarm.schedule import Arms
 
-_OURS = "LLM"
-_ARMS = tuple(arms.value for arms in Arms)
-_LEVEL = re.compile(rf"(?:(?P<traffic>.*) )?c=(?P<users>\d+)(?: (?P<arms>{'|'.join(_ARMS[1:])}))?(?: #(?P<time>\d+))?")
 _PERCENTILES = {"p50": "50%", "p90": "90%", "p95": "95%", "p99": "99%"}
-_UNMEASURED = ("warmup", "fill", "drain", "cut")
 _UNMEASURED_NAMES = {"warmup": "warm-up"}
-_OF_CLASS = ("TTFT", "TPOT", "E2E", "tokens")
-_SIMULATED = "SIMULATED"
-_OF_LEVEL = ("wall", "window tokens")
-
-
-class _Level(NamedTuple):
-    """Users of a level, the place of its arms in ``_ARMS``, and the how-manieth such level it is."""
-
-    users: int
-    arms: int = 0
-    time: int = 1
-
-    @property
-    def label(self) -> str:
-        name = f"c={self.users} {_ARMS[self.arms]}".strip()
-        return name if self.time == 1 else f"{name} #{self.time}"
-
-
-_Key = _Level | None  # None for a free-running load
 
 
 @dataclass
@@ -65,7 +35,7 @@ def outcome_of_locust(files: LocustFiles) -> Outcome:
     """The level table where the rows are ours, else one row a name."""
     outcome = Outcome(path=str(files.path), source="Locust CSV", name=files.path.stem.removesuffix("_stats"))
     outcome.failures = groups_of_texts((text, count) for _, text, count in files.failures)
-    if any(_is_ours(row) for row in files.rows):
+    if any(is_ours(row) for row in files.rows):
         _add_levels(outcome, files)
     else:
         outcome.names = [_name_row(row) for row in files.rows]
@@ -76,15 +46,6 @@ def outcome_of_locust(files: LocustFiles) -> Outcome:
         if not any(row.requests for row in files.rows):
             outcome.doubts.append("no request was made")
     return outcome
-
-
-def _is_ours(row: StatsRow) -> bool:
-    """TTFT is there once a request succeeded, the rows of a level also where all of them failed."""
-    return row.kind == _OURS and (row.name.endswith(" TTFT") or _meaning(row)[2] in _OF_LEVEL)
-
-
-def _is_simulated(row: StatsRow) -> bool:
-    return row.kind == _OURS and row.name.split(" ", 1)[0] == _SIMULATED
 
 
 def _add_levels(outcome: Outcome, files: LocustFiles) -> None:
@@ -102,17 +63,17 @@ def _add_levels(outcome: Outcome, files: LocustFiles) -> None:
             outcome.levels.append(_pooled(classes, part))
     if not outcome.levels:
         outcome.doubts.append("the run has no measured request")
-    if any(_is_simulated(row) for row in files.rows):
+    if any(is_simulated(row) for row in files.rows):
         outcome.simulated = True
-        outcome.notes.append(Note("simulated", f"{_SIMULATED}: {SIMULATED_TEXT}"))
+        outcome.notes.append(Note("simulated", f"{SIMULATED}: {SIMULATED_TEXT}"))
     outcome.notes += _left_out(parts.values()) + _level_notes(parts.values())
 
 
 def _left_out(parts: Iterable[_Part]) -> list[Note]:
-    counts = dict.fromkeys(_UNMEASURED, 0)
+    counts = dict.fromkeys(UNMEASURED, 0)
     for part in parts:
         for rows in part.of_class.values():
-            for name in _UNMEASURED:
+            for name in UNMEASURED:
                 counts[name] += rows[name].requests if name in rows else 0
     told = [f"{count} {_UNMEASURED_NAMES.get(name, name)}" for name, count in counts.items() if count]
     return [Note("left out", f"not in counts and latencies: {', '.join(told)} requests")] if told else []
@@ -129,12 +90,13 @@ def _level_notes(parts: Iterable[_Part]) -> list[Note]:
     return notes
 
 
-def _parts(rows: list[StatsRow]) -> dict[_Key, _Part]:
-    parts: dict[_Key, _Part] = defaultdict(_Part)
+def _parts(rows: list[StatsRow]) -> dict[Key, _Part]:
+    parts: dict[Key, _Part] = defaultdict(_Part)
+    names = RowNames(rows)
     for row in rows:
-        if row.is_total or _is_simulated(row):
+        if row.is_total or is_simulated(row):
             continue
-        key, traffic, what = _meaning(row)
+        key, traffic, what = names.meaning(row)
         if not traffic:
             parts[key].own[what] = row
         else:
@@ -142,22 +104,8 @@ def _parts(rows: list[StatsRow]) -> dict[_Key, _Part]:
     return parts
 
 
-def _meaning(row: StatsRow) -> tuple[_Key, str, str]:
-    """The level, the traffic class (empty for rows of the level itself) and what the row counts."""
-    rest, what = row.name, "requests"
-    for part in (*_OF_LEVEL, *_OF_CLASS) if row.kind == _OURS else _UNMEASURED:
-        if f" {rest}".endswith(f" {part}"):
-            rest, what = rest[: -len(part)].rstrip(), part
-            break
-    found = _LEVEL.fullmatch(rest)
-    if found is None:
-        return None, rest, what
-    level = _Level(int(found["users"]), _ARMS.index(found["arms"] or ""), int(found["time"] or 1))
-    return level, found["traffic"] or "", what
-
-
 def _class_row(
-    key: _Key,
+    key: Key,
     concurrency: int | None,
     traffic: str,
     rows: dict[str, StatsRow],
@@ -171,11 +119,12 @@ def _class_row(
             kinds[kind_of_text(text)] += count
     cancelled = kinds.get(ErrorKind.CANCELLED.value, 0)
     row = LevelRow(
-        level=None if key is None else key.users,
+        level=None if key is None else key.order,
         concurrency=concurrency,
         traffic=traffic,
         label="" if key is None else key.label,
-        arms="" if key is None else _ARMS[key.arms],
+        arms="" if key is None else key.arms_name,
+        clocked=key is not None and key.users is None,
         state="free-running" if key is None else "unknown",
         requests=requests.requests,
         ok=requests.requests - requests.failures,
@@ -203,6 +152,7 @@ def _pooled(classes: list[LevelRow], part: _Part) -> LevelRow:
     """All classes of a level: sums and weighted means; percentiles only where there is one class."""
     first = classes[0]
     row = LevelRow(first.level, first.concurrency, label=first.label, arms=first.arms, state=first.state)
+    row.clocked = first.clocked
     for one in classes:
         row.requests, row.ok = row.requests + one.requests, row.ok + one.ok
         row.failed, row.cancelled = row.failed + one.failed, row.cancelled + one.cancelled
@@ -270,7 +220,7 @@ def _wall_s(part: _Part) -> float | None:
     return None if total is None else total / 1000.0
 
 
-def _warmup(key: _Key, concurrency: int | None, part: _Part) -> list[WarmupRow]:
+def _warmup(key: Key, concurrency: int | None, part: _Part) -> list[WarmupRow]:
     rows = [rows["warmup"] for rows in part.of_class.values() if "warmup" in rows]
     if not rows:
         return []

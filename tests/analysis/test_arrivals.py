@@ -263,8 +263,8 @@ def test_saturated_levels(table: Any, tmp_path: Path) -> None:
     assert "1/s: saturated: the queue grew" in answer.out
     search = {"load": {"open": {"requests_per_s": {"search": {"start": 1, "limit": 8}}}}}
     folder = clocked_run(tmp_path / "search", rows, [level], scenario=search)
-    answer = table(folder, "--json", "--check")
-    assert answer.json["credible"]["ok"]
+    reasons = table(folder, "--json").json["credible"]["reasons"]
+    assert not any("the level is saturated" in reason for reason in reasons)
 
 
 def test_replayed_levels_have_no_rate_to_name(table: Any, tmp_path: Path) -> None:
@@ -275,6 +275,47 @@ def test_replayed_levels_have_no_rate_to_name(table: Any, tmp_path: Path) -> Non
     answer = table(folder, "--json")
     assert [row["label"] for row in answer.json["levels"]] == ["replay x2"]
     assert figures(answer)["done_per_s"] == pytest.approx(0.8)  # 4 in 5 s
+
+
+def test_levels_by_the_clock_in_locusts_statistics(table: Any) -> None:
+    """Files of a real run at 2/s and 5/s for 8 s: 16 and 40 requests of 16 tokens, levels by their names."""
+    prefix = Path(__file__).parent / "runs" / "open_loop" / "out"
+    levels = table(prefix, "--json").json["levels"]
+    assert [(row["label"], row["concurrency"], row["by_clock"]) for row in levels] == [
+        ("2/s", None, True), ("5/s", None, True),
+    ]  # fmt: skip
+    assert [(row["requests"], row["failed"]) for row in levels] == [(16, 0), (40, 0)]
+    assert [row["figures"]["tokens"]["value"] for row in levels] == [256, 640]
+    document = table(prefix, "--json").json
+    assert [(row["label"], row["requests"]) for row in document["warmup"]] == [("2/s", 4), ("5/s", 10)]
+    shown = table(prefix, "--width", "200").out
+    assert "closed loop" not in shown
+    assert "Scaling" not in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "traffic", "what"),
+    [
+        ("long chat 1 to 2/s TTFT", "1 to 2/s", "long chat", "TTFT"),
+        ("chat 2/s", "2/s", "chat", "requests"),
+        ("chat 2/s #2 tokens", "2/s #2", "chat", "tokens"),
+        ("1, 2.5/s window tokens", "1, 2.5/s", "", "window tokens"),
+        ("chat replay x0.5 E2E", "replay x0.5", "chat", "E2E"),
+        ("chat c=8 TTFT", "c=8", "chat", "TTFT"),
+        ("a/s TTFT", None, "a/s", "TTFT"),
+    ],
+)
+def test_names_in_locusts_statistics(name: str, level: str | None, traffic: str, what: str) -> None:
+    """Level and class are told apart also where one level's name ends like another's."""
+    from analysis.locust_csv import StatsRow
+    from analysis.locust_names import RowNames
+
+    def row(called: str) -> StatsRow:
+        return StatsRow("LLM", called, 1, 0, is_total=False, cells={})
+
+    walls = [row(f"{one} wall") for one in ("2/s", "1 to 2/s", "2/s #2", "1, 2.5/s", "replay x0.5", "c=8")]
+    key, of_class, counted = RowNames([*walls, row(name)]).meaning(row(name))
+    assert (None if key is None else key.label, of_class, counted) == (level, traffic, what)
 
 
 def test_objectives_up_to_the_highest_rate(table: Any, tmp_path: Path) -> None:
