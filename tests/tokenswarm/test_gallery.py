@@ -123,7 +123,7 @@ def test_the_gate_orders_ahead_and_forgets_with_the_level() -> None:
     with opened(plan) as gallery:
         gate = Gate(plan.levels, 0)
         gate.on_expect, gate.on_forget = gallery.expect, gallery.forget
-        gate.grant(0, Phase.WARMUP, range(3))
+        gate.grant(0, Phase.WARMUP, [(number, 0) for number in range(3)])
         assert held(gallery) == 3
         gallery.take(gate.take())
         assert held(gallery) == 2
@@ -149,7 +149,7 @@ def test_granted_pictures_stay_when_fill_sessions_begin() -> None:
     with opened(plan) as gallery:
         gate = Gate(plan.levels, 0)
         gate.on_expect, gate.on_forget = gallery.expect, gallery.forget
-        gate.grant(0, Phase.MEASURED, range(4))
+        gate.grant(0, Phase.MEASURED, [(number, 0) for number in range(4)])
         gate.open(0, Phase.FILL)
         assert held(gallery) == 4
         taken = [gate.take() for _ in range(5)]

@@ -164,14 +164,16 @@ def test_interference_needs_a_locustfile_that_plays_every_class() -> None:
 def played_classes(plan: Plan, level: Level, users: dict[str, int]) -> tuple[list[str], dict[int, str]]:
     """Classes in the order in which sessions begin, and by ticket; workers end their sessions in turn."""
     ledger, order, by_ticket = Ledger(level.sessions or 0, spares=True), [], {}
+    held: dict[str, list[int]] = {worker: [] for worker in users}
     while not ledger.complete:
         for worker, number in users.items():
             for ticket in ledger.grant(worker, number, level.concurrency):
                 index = plan.casting.class_of(Ticket(level, Phase.MEASURED, ticket, 0.0), ticket)
                 by_ticket[ticket] = plan.casting.traffic[index].name
                 order.append(by_ticket[ticket])
-            if ledger._held.get(worker):
-                ledger.finish(worker, 1)
+                held[worker].append(ticket)
+            if held[worker]:
+                ledger.finish(worker, held[worker].pop(0))
     return order, by_ticket
 
 

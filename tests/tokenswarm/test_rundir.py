@@ -15,7 +15,7 @@ from tokenswarm.rundir import HEADERS, RunFolder
 def test_every_file_has_its_header_from_the_start(tmp_path: Path) -> None:
     """A run that is killed before its first row is still a readable run."""
     folder = RunFolder.create(tmp_path, "demo")
-    assert {file.stem for file in folder.path.glob("*.csv")} == set(HEADERS)
+    assert {file.stem for file in folder.path.glob("*.csv")} == set(HEADERS) - {"late"}
     assert (folder.path / "levels.csv").read_text() == ",".join(HEADERS["levels"]) + "\n"
 
 
@@ -23,7 +23,17 @@ def test_rows_are_on_disk_before_the_folder_is_closed(tmp_path: Path) -> None:
     """Appended and flushed as the run goes; None is blank."""
     folder = RunFolder.create(tmp_path, "demo")
     folder.append_row("workers", {"worker": "w0", "wall_s": 1.5, "monotonic_s": 2.0})
-    assert (folder.path / "workers.csv").read_text().splitlines()[1] == "w0,1.500000,2.000000,"
+    assert (folder.path / "workers.csv").read_text().splitlines()[1] == "w0,1.500000,2.000000,,,"
+
+
+def test_late_rows_have_a_file_where_there_are_some(tmp_path: Path) -> None:
+    """Rows of a worker that was given up stand beside the others, under the same header; without any, no file does."""
+    folder = RunFolder.create(tmp_path, "demo")
+    folder.append("late", "")
+    assert not (folder.path / "late.csv").exists()
+    folder.append("late", "a,b\n")
+    folder.append("late", "c,d\n")
+    assert (folder.path / "late.csv").read_text() == ",".join(HEADERS["requests"]) + "\na,b\nc,d\n"
 
 
 def test_two_runs_in_one_second_get_two_folders(tmp_path: Path) -> None:
