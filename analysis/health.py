@@ -43,8 +43,8 @@ class Process:
 class Sends:
     """What the requests of a level tell of the process that sent and read them.
 
-    ``ttft_s`` and ``tpot_s`` are the smallest median that a traffic class has; ``read_gap_s`` is the median time
-    between two reads of a stream. ``kernel``: all stamps are the kernel's, so that late reading is in no latency.
+    ``ttft_s``, ``tpot_s`` and ``e2e_s`` are the smallest median that a traffic class has, ``read_gap_s`` is the median
+    time between two reads of a stream. ``kernel``: all stamps are the kernel's, so that late reading is in no latency.
     """
 
     sends: int
@@ -55,6 +55,7 @@ class Sends:
     read_gap_s: float | None
     ttft_s: float | None
     tpot_s: float | None
+    e2e_s: float | None
     kernel: bool
 
 
@@ -174,6 +175,7 @@ def _sends(rows: pd.DataFrame, *, by_clock: bool) -> Sends:
         read_gap_s=_quantile(values_of(gaps), 0.50),
         ttft_s=_least_median(good, "ttft_s"),
         tpot_s=_least_median(good, "tpot_s"),
+        e2e_s=_least_median(good, "e2e_s"),
         kernel=bool(measured["clock"].notna().any()) and set(measured["clock"].dropna().unique()) == {"kernel"},
     )
 

@@ -1,7 +1,9 @@
 """Did the load generator limit a level, why, and how many more workers would it take? All its limits stand here.
 
-Lateness is held against the figure that it blurs or delays: 5 % of the median TTFT, or of the median TPOT where the
-times are those of reading. A small absolute lateness counts in no case: event loops and busy machines have it always.
+Lateness is held against 5 % of the median of the figure that it touches. A late send touches TTFT. A late event loop
+touches TTFT where arrivals come by the clock, TTFT and TPOT where the times are those of reading, and with the kernel's
+stamps in a closed loop no latency: there users notice late that their answer has ended, and the load gets lighter by
+the lag's share of E2E. A small absolute lateness counts in no case: event loops and busy machines have it always.
 """
 
 from __future__ import annotations
@@ -83,8 +85,8 @@ def more_workers(workers: int, events_per_s: float | None, cores: float | None) 
         why.append(f"{cores:.1f} cores at {CPU_BUDGET:.0%} each")
     if not why:
         why.append("the least, since neither events/s nor CPU ask for more; look for what else runs on these machines")
-    option = f", --processes {wanted}," if workers == 1 else ""
-    return further, f"{further} more worker{'s' if further > 1 else ''}{option} ({' and '.join(why)})"
+    option = f" (--processes {wanted})" if workers == 1 else ""
+    return further, f"{further} more worker{'s' if further > 1 else ''}{option}: {' and '.join(why)}"
 
 
 def _cpu(health: LevelHealth) -> Iterator[str]:
@@ -104,12 +106,12 @@ def _sends(health: LevelHealth) -> Iterator[str]:
 
 def _loop(health: LevelHealth) -> Iterator[str]:
     lag_s, sends = health.most("loop_lag_p95_s"), health.sends
-    in_latency = health.by_clock or not sends.kernel
-    least = LATE_IN_LATENCY_S if in_latency else LATE_S
-    late = list(_late("loop lag", lag_s, "TTFT", sends.ttft_s, least))
-    if not late and not sends.kernel:
-        late = list(_late("loop lag", lag_s, "TPOT", sends.tpot_s, least))
-    yield from late
+    touched = [("TTFT", sends.ttft_s)] if health.by_clock or not sends.kernel else [("E2E", sends.e2e_s)]
+    if not sends.kernel:
+        touched.append(("TPOT", sends.tpot_s))
+    least_s = LATE_S if touched[0][0] == "E2E" else LATE_IN_LATENCY_S
+    told = [text for figure, median_s in touched for text in _late("loop lag", lag_s, figure, median_s, least_s)]
+    yield from told[:1]
 
 
 def _late(what: str, lateness_s: float | None, figure: str, median_s: float | None, least_s: float) -> Iterator[str]:

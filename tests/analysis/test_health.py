@@ -144,7 +144,7 @@ def test_a_limited_level_meets_no_objective(table: Any, tmp_path: Path) -> None:
     answer = table(run, "--check", "--width", "250")
     assert answer.code == 3
     told = "c=1: limited by the load generator: send delay p95 30 ms, above 10 ms: 15% of TTFT p50 200 ms; next step: "
-    assert f"not credible: {told}1 more worker, --processes 2," in answer.err
+    assert f"not credible: {told}1 more worker (--processes 2): the least" in answer.err
     assert told in answer.out
     assert "undecided" in answer.out
     assert any(line.startswith("¶  limited by the load generator") for line in answer.out.splitlines())
@@ -198,6 +198,7 @@ TIMELY = Sends(
     read_gap_s=0.020,
     ttft_s=0.200,
     tpot_s=0.020,
+    e2e_s=0.400,
     kernel=True,
 )
 
@@ -228,8 +229,14 @@ def health(process: dict[str, Any] | None = None, sends: dict[str, Any] | None =
         (health(sends={"delay_p95_s": 3.0}, by_clock=True, waits=True), None),  # they had to wait for a user
         (health(sends={"delay_p95_s": 3.0, "sends": 19}), None),  # that is a single one
         (health(sends={"delay_p95_s": 3.0, "ttft_s": None}), None),  # nothing to hold it against
-        (health({"loop_lag_p95_s": 0.03}), "loop lag p95 30 ms, above 10 ms: 15% of TTFT p50 200 ms"),
-        (health({"loop_lag_p95_s": 0.008}), None),
+        (health({"loop_lag_p95_s": 0.03}), "loop lag p95 30 ms, above 20 ms: 8% of E2E p50 400 ms"),
+        (health({"loop_lag_p95_s": 0.019}), None),  # 10 % of TTFT, which the kernel stamps
+        (health({"loop_lag_p95_s": 0.009}, {"e2e_s": 0.01}), None),
+        (health({"loop_lag_p95_s": 0.018}, by_clock=True), "loop lag p95 18 ms, above 10 ms: 9% of TTFT p50 200 ms"),
+        (
+            health({"loop_lag_p95_s": 0.03}, {"kernel": False}),
+            "loop lag p95 30 ms, above 10 ms: 15% of TTFT p50 200 ms",
+        ),
         (
             health({"loop_lag_p95_s": 0.008}, {"kernel": False}),  # 4 % of TTFT, but the times are those of reading
             "loop lag p95 8 ms, above 5 ms: 40% of TPOT p50 20 ms",
@@ -257,18 +264,18 @@ def test_what_limits_a_level(given: LevelHealth, reason: str | None) -> None:
 @pytest.mark.parametrize(
     ("workers", "events_per_s", "cores", "further", "advice"),
     [
-        (2, 92_000.0, 1.9, 3, "3 more workers (92,000 events/s at 20,000 each)"),  # 4.6 -> 5; 2.375 -> 3
-        (4, 40_000.0, 3.6, 1, "1 more worker (3.6 cores at 80% each)"),  # 2; 4.5 -> 5
-        (1, 5_000.0, 0.95, 1, "1 more worker, --processes 2, (0.9 cores at 80% each)"),  # 1; 1.19 -> 2
+        (2, 92_000.0, 1.9, 3, "3 more workers: 92,000 events/s at 20,000 each"),  # 4.6 -> 5; 2.375 -> 3
+        (4, 40_000.0, 3.6, 1, "1 more worker: 3.6 cores at 80% each"),  # 2; 4.5 -> 5
+        (1, 5_000.0, 0.96, 1, "1 more worker (--processes 2): 1.0 cores at 80% each"),  # 1; 1.2 -> 2
         (
             1,
             55_000.0,
             2.2,
             2,
-            "2 more workers, --processes 3, (55,000 events/s at 20,000 each and 2.2 cores at 80% each)",
+            "2 more workers (--processes 3): 55,000 events/s at 20,000 each and 2.2 cores at 80% each",
         ),
-        (2, 40_000.0, 1.6, 1, "1 more worker (the least, "),  # exactly 2 each
-        (3, None, None, 1, "1 more worker (the least, "),
+        (2, 40_000.0, 1.6, 1, "1 more worker: the least, "),  # exactly 2 each
+        (3, None, None, 1, "1 more worker: the least, "),
     ],
 )
 def test_arithmetic_of_the_next_step(
