@@ -83,6 +83,9 @@ class Outcome:
     simulated: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     scenario: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(
+        default_factory=dict
+    )  # why the search for the highest load ended; see tokenswarm.search
     levels: list[LevelRow] = field(default_factory=list)
     classes: list[LevelRow] = field(default_factory=list)
     names: list[NameRow] = field(default_factory=list)

@@ -73,6 +73,7 @@ class Run:
     engine: pd.DataFrame
     health: pd.DataFrame
     unix_minus_master_s: float | None = None  # add to a time on the master's axis to get unix time
+    search: dict[str, Any] = field(default_factory=dict)  # search.json; empty where nothing was searched to its end
     whole_folder: bool = True  # False: only a requests.csv was given
     notes: list[str] = field(default_factory=list)
 
@@ -139,6 +140,7 @@ def read_run(folder: Path) -> Run:
         path=folder,
         facts=facts,
         end=_end_of(end_path, notes),
+        search=_search_of(folder / "search.json", notes),
         requests=requests.frame,
         levels=table("levels.csv", _LEVELS),
         timeline=table("timeline.csv", _TIMELINE),
@@ -210,6 +212,16 @@ def _end_of(path: Path, notes: list[str]) -> dict[str, Any] | None:
     except RunFolderError as problem:
         notes.append(f"{problem}; the run counts as interrupted")
         return None
+
+
+def _search_of(path: Path, notes: list[str]) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        return _read_json(path)
+    except RunFolderError as problem:
+        notes.append(f"{problem}; why the search ended is unknown")
+        return {}
 
 
 def _unix_minus_master(workers: pd.DataFrame) -> float | None:

@@ -86,6 +86,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         simulated=run.simulated,
         facts={key: run.facts.get(key) for key in _FACTS},
         scenario=run.scenario,
+        search=run.search,
         levels=rows,
         classes=by_class,
         job_classes=job_classes(run),
@@ -98,7 +99,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         notes=notes_of(run, rows, failures_infinite=failures_infinite),
         doubts=_doubts(run, len(measured), unrun_levels(run, rows)),
     )
-    outcome.notes[:0] = epoch_notes(rows) + loss_notes(run) + arrival_notes(rows)
+    outcome.notes[:0] = epoch_notes(run, rows) + loss_notes(run) + arrival_notes(rows)
     outcome.notes += cache_notes(outcome)
     return outcome
 

@@ -279,7 +279,7 @@ def test_replayed_levels_have_no_rate_to_name(table: Any, tmp_path: Path) -> Non
 
 def test_levels_by_the_clock_in_locusts_statistics(table: Any) -> None:
     """Files of a real run at 2/s and 5/s for 8 s: 16 and 40 requests of 16 tokens, levels by their names."""
-    prefix = Path(__file__).parent / "runs" / "open_loop" / "out"
+    prefix = Path(__file__).parent / "runs" / "open_loop" / "run"
     levels = table(prefix, "--json").json["levels"]
     assert [(row["label"], row["concurrency"], row["by_clock"]) for row in levels] == [
         ("2/s", None, True), ("5/s", None, True),
@@ -361,3 +361,22 @@ def test_levels_after_a_restart_are_named(table: Any, tmp_path: Path) -> None:
     assert [level["epoch"] for level in table(folder, "--json").json["levels"]] == [0, 0, 1, 1]
     write_levels(folder, [one | {"epoch": 2} for one in users])
     assert "epoch" not in table(folder, "--width", "250").out
+    write_levels(folder, [one | {"epoch": epoch} for one, epoch in zip(users, (0, 1, 0, 0), strict=True)])
+    notes = [note["text"] for note in table(folder, "--json").json["notes"] if note["key"] == "epoch"]
+    assert [note.split(" measured")[0] for note in notes] == ["c=8 was"]  # a level in the middle was made up for later
+
+
+def test_a_resumed_sweep_says_so(table: Any, tmp_path: Path) -> None:
+    """The levels that were taken over are named, and where no engine tells, that it may have been started again."""
+    from tests.analysis.conftest import write_run
+
+    rows = [arrival(i, 0.0, 10.0 * i, 10.0 * i + 1, level=i, concurrency=i + 1) for i in range(3)]
+    users = [{"concurrency": one} for one in (1, 2, 3)]
+    folder = write_run(tmp_path / "run", rows, levels=users, resumed={"run": "monday", "levels": [0, 1]})
+    write_levels(folder, [one | {"epoch": 0} for one in users])
+    begin = "c=1, 2: taken over from the run monday, which ended early; the other levels were measured later"
+    assert begin in table(folder, "--width", "250").out.splitlines()
+    write_levels(folder, [one | {"epoch": epoch} for one, epoch in zip(users, (0, 0, None), strict=True)])
+    assert (
+        f"{begin}; whether the server was started again in between is not known" in table(folder, "--width", "400").out
+    )
