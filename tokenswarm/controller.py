@@ -5,8 +5,8 @@ every session has ended) → ``end`` and is then closed. One by the clock has a 
 any more, and what has arrived may go on for a while. What completes a level is that all its sessions and their records
 are in; a timer only ends a level that cannot finish.
 
-A worker that is gone leaves its level ``partial``: the sessions that it had are played by the others, or counted as lost
-where they had a time of their own that is over.
+A worker that is gone leaves its level ``partial``: the sessions that it had are played by the others, or counted as
+lost where they had a time of their own that is over.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Controller:
         self.clockwork: Clockwork | None = None
         self.not_admitted = 0
         self.finished = False
+        self.abandoned = False  # before all levels were done
         self._on_level_end = on_level_end
         self._next_level = next_level
         self._on_level_begin = on_level_begin
@@ -116,7 +117,7 @@ class Controller:
             what = f"{lost} arrivals lost" if lost else ""
         elif self.level.duration_s is None:
             again = len(self.ledger.take_back(worker))
-            what = f"its {again} sessions were played by others" if again else ""
+            what = f"its {again} sessions were given to others" if again else ""
         else:
             what = ""
         self._doubt(f"{why}, {perf_counter() - (self._started_s or 0.0):.1f} s into the level", what)
@@ -361,6 +362,7 @@ class Controller:
         self._cancel_timers()
         if self.clockwork is not None:
             self.clockwork.stop()
+        self.abandoned = True
         self._doubt(reason)
         log.error("level %s: %s", self.level.label, reason)
         if self.stage != "end":

@@ -1,4 +1,4 @@
-"""Which life of the server a level was measured in: one that was started again has cold caches, and perhaps other flags.
+"""Which life of the server a level was measured in: one that was started again has cold caches, perhaps other flags.
 
 Pure: no clock, no socket.
 """

@@ -110,7 +110,8 @@ class Gate:
         early = _is_early(ticket)
         if not early:
             self.on_refuse(ticket)
-        self._done.append((_index(ticket), ticket.phase, ticket.number, Ending.WITHDRAWN if early else Ending.REFUSED, []))
+        how = Ending.WITHDRAWN if early else Ending.REFUSED
+        self._done.append((_index(ticket), ticket.phase, ticket.number, how, []))
         self.on_change()
 
     def open(self, level: int | None, phase: Phase, quotas: Sequence[int] = ()) -> None:

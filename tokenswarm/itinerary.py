@@ -45,7 +45,7 @@ class FixedLevels:
     judging = False
 
     def __init__(self, levels: Sequence[Level]) -> None:
-        """``levels``: at least one; the index of each is its place."""
+        """``levels``: at least one, in the order of their numbers; a resumed run leaves some out."""
         self._levels = tuple(levels)
 
     @property
@@ -56,8 +56,7 @@ class FixedLevels:
         return self._levels[0]
 
     def after(self, level: Level, verdict: LevelVerdict | None) -> Level | None:
-        following = level.index + 1
-        return self._levels[following] if following < len(self._levels) else None
+        return next((following for following in self._levels if following.index > level.index), None)
 
     def document(self) -> dict[str, Any] | None:
         return None

@@ -31,6 +31,10 @@ class Member:
     gone: str = ""  # why it was given up
 
     @property
+    def shortest_round_trip_s(self) -> float | None:
+        return self.round_trip_s if self.pongs else None
+
+    @property
     def clock_known(self) -> bool:
         return self.same_clock or self.pongs >= PINGS
 
