@@ -18,7 +18,8 @@ Found = Iterator[tuple[Path, str]]
 
 
 def load_rules(load: Any, classes: list[dict[str, Any]], *, searchable: str | None) -> Found:
-    """What is wrong with ``load`` for traffic of these ``classes``. ``searchable``: what stands in a search's way."""
+    """What is wrong with ``load`` for traffic of these ``classes``. ``searchable``: what is said of a search, where
+    something stands in its way."""
     given, load = load is not None, load if isinstance(load, dict) else {}
     ways = [way for way in Load.model_fields if load.get(way) is not None]
     if given and not ways and not any(nearest(key, Load.model_fields) for key in load):
@@ -33,7 +34,7 @@ def load_rules(load: Any, classes: list[dict[str, Any]], *, searchable: str | No
         for key in keys:
             asked = parts.get(way, {}).get(key)
             if searchable is not None and isinstance(asked, dict) and "search" in asked:
-                yield ("load", way, key), f"search {searchable}"
+                yield ("load", way, key), searchable
 
 
 def _closed(closed: dict[str, Any], classes: list[dict[str, Any]]) -> Found:

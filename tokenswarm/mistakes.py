@@ -19,7 +19,6 @@ _FORMS = {
     "dict_type": "keys with values are wanted",
     "tuple_type": "a list is wanted",
     "list_type": "a list is wanted",
-    "too_short": "at least one is wanted",
 }
 _SECRETS = (("target", "api_key"), ("target", "headers"))
 _PASSWORD = re.compile(r"//[^/@]*@|\?.*")
@@ -35,8 +34,8 @@ def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, An
     for detail in details:
         path = path_of(detail, source)
         match detail["type"]:
-            case "too_short" if source.value(path):
-                continue  # empty only because all of its items are wrong, which is told already
+            case "too_short" if any(_inside(other, detail) for other in details):
+                continue  # short only because items of it are wrong, which is told already
             case "missing" if path in meant:
                 continue  # told as the unknown key that it was meant to be
             case "extra_forbidden" if path in ruled:
@@ -45,13 +44,22 @@ def problems_of(error: ValidationError, source: YamlSource, schema: dict[str, An
 
 
 def path_of(detail: ErrorDetails, source: YamlSource) -> Path:
-    """pydantic's ``loc`` without the names of union members (``<uniform>``), with the custom error's ``at``."""
+    """pydantic's ``loc`` without the names of union members (``<uniform>``), with the custom error's ``at``.
+
+    Where a lone value stands for a list of one, it is no item of the file.
+    """
     path: Path = ()
     for step in detail["loc"]:
-        if not str(step).startswith("<") or (*path, step) in source.lines:
+        alone = step == 0 and not isinstance(source.value(path), list | None)
+        if not alone and (not str(step).startswith("<") or (*path, step) in source.lines):
             path = (*path, step)
     at: Path = detail.get("ctx", {}).get("at", ())
     return path + at
+
+
+def _inside(detail: ErrorDetails, outer: ErrorDetails) -> bool:
+    """Whether ``detail`` is about something within what ``outer`` is about."""
+    return detail["loc"] != outer["loc"] and detail["loc"][: len(outer["loc"])] == outer["loc"]
 
 
 def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str, Any]) -> tuple[Path, str]:
@@ -62,6 +70,10 @@ def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str
             return path, "a key of another kind; leave it out"
         case "extra_forbidden":
             return path, f"unknown key{did_you_mean(str(path[-1]), keys_at(schema, path[:-1]))}"
+        case "too_short":
+            least = detail.get("ctx", {}).get("min_length", 1)
+            path = source.existing(path)
+            return path, f"value {shown(source, path)}: at least {'one is' if least == 1 else f'{least} are'} wanted"
         case kind:
             path = source.existing(path)
             text = _FORMS.get(kind, detail["msg"])

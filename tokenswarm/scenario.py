@@ -68,7 +68,12 @@ __all__ = [
 ]
 
 _LARGEST_FILE = 1_000_000  # bytes
-_FILES = (("target", "api_key_file"), ("target", "tokenizer"), ("target", "tls", "ca_file"))
+_FILES = (
+    ("target", "api_key_file"),
+    ("target", "tokenizer"),
+    ("target", "tls", "ca_file"),
+    ("load", "replay", "trace"),
+)
 
 
 class Scenario(Model):

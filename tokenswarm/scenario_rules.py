@@ -34,9 +34,9 @@ def _searchable(data: dict[str, Any]) -> str | None:
     """None where a search for the highest load has something to look for, else what stands in its way."""
     for test in ("prefix_cache", "interference"):
         if data.get(test) is not None:
-            return f"{test} has levels of its own; list the numbers of users"
+            return f"search: {test} has levels of its own; list the numbers of users"
     if not any(isinstance(item.get("objective"), str) for item in _classes(data)):
-        return "needs an objective: name one under objectives, and in the traffic class"
+        return "search needs an objective: name one under objectives, and in the traffic class"
     return None
 
 

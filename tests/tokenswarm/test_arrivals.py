@@ -121,7 +121,7 @@ def test_gamma_gaps_have_their_distribution(burstiness: float) -> None:
 @pytest.mark.parametrize("process", ["poisson", "gamma"])
 def test_arrivals_of_a_ramp_lie_where_its_rate_says(process: str) -> None:
     """From 5 to 45 a second in 100 s: of 2,500 expected, those before t are 5t + t²/5. In operational time gaps pass
-    the test of a steady rate; each quarter of the time has its share of the arrivals within four standard deviations."""
+    the test of a steady rate; each quarter of the time has its share of arrivals within four standard deviations."""
     ramp = Arrivals(process, (Stretch(100, 5, 45),), burstiness=2.0)
     times = list(ramp.times_s(Random(3)))
     operational = gaps([5 * t + t * t / 5 for t in times])

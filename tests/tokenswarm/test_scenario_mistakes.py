@@ -182,11 +182,11 @@ TOKENS = f"a whole number from 1 to 10000000 {DISTRIBUTION} is wanted"
          "(did you mean 'words'?)"),
         ("prompts: {flie: a}", "prompts.flie: unknown key (did you mean 'file'?)"),
         ("prompts: {file: no/such.jsonl}", "prompts.file: value no/such.jsonl: there is no file HERE/no/such.jsonl"),
-        ("kind: chatt", "kind: value chatt: unknown kind; one of chat, agentic, captioning is wanted "
+        ("kind: chatt", "kind: value chatt: unknown kind; one of chat, agentic, captioning, trace is wanted "
          "(did you mean 'chat'?)"),
-        ("kind: agent", "kind: value agent: unknown kind; one of chat, agentic, captioning is wanted "
+        ("kind: agent", "kind: value agent: unknown kind; one of chat, agentic, captioning, trace is wanted "
          "(did you mean 'agentic'?)"),
-        ("kind: images", "kind: value images: unknown kind; one of chat, agentic, captioning is wanted"),
+        ("kind: images", "kind: value images: unknown kind; one of chat, agentic, captioning, trace is wanted"),
         ("images: {}", "images: a key of another kind; leave it out"),
         ("system_prompt: {tokens: 6000}", "system_prompt: value {tokens}: text of at most 500000 characters is wanted"),
         ("step_limit: 5", "step_limit: a key of another kind; leave it out"),
@@ -333,10 +333,6 @@ def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
           "1: load.closed.warmup_sessions: warmup_sessions goes with sessions only"]),
         ("load: {closed: {users: 1, sessions: 2, warmup_s: 1}}",
          ["1: load.closed.warmup_s: warmup_s goes with duration_s only"]),
-        ("load:\n  open: {requests_per_s: [1]}",
-         ["1: load.closed: missing; it has no default", "2: load.open: open load is not supported yet; use closed"]),
-        ("load:\n  closed: {users: 1, sessions: 1}\n  replay: {}",
-         ["3: load.replay: replayed load is not supported yet; use closed"]),
         ("traffic:\n  - name: a\n  - name: a", ["3: traffic[1].name: another class is named a too; "
                                                "each needs a name of its own"]),
         ("traffic:\n  - prompts: {file: s.yaml}\n    input_tokens: 4\n    turns: 2",
@@ -408,11 +404,132 @@ def test_one_wrong_value_of_a_target(text, line, tmp_path: Path):
 def test_keys_that_do_not_go_together(text, expected, tmp_path: Path):
     """Contradictions and wrong shapes are told at the key that has to change."""
     (tmp_path / "s.yaml").write_text("")
-    lines = problems(text, folder=tmp_path)
-    if "open" in text:  # the missing key is a consequence, which may be told
-        lines = [line for line in lines if "missing" not in line]
-        expected = expected[1:]
-    assert lines == [f"s.yaml:{line}" for line in expected]
+    assert problems(text, folder=tmp_path) == [f"s.yaml:{line}" for line in expected]
+
+
+NO_OBJECTIVE = "search needs an objective: name one under objectives, and in the traffic class"
+RATE = "a number above 0 and at most 100000 is wanted"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("requests_per_s: 0", [f"requests_per_s: value 0: {RATE}"]),
+        ("requests_per_s: fast", [f"requests_per_s: value fast: {RATE}"]),
+        ("requests_per_s: []", ["requests_per_s: value []: at least one is wanted"]),
+        ("requests_per_s: [1, -1]", [f"requests_per_s[1]: value -1: {RATE}"]),
+        ("requests_per_s: {ramp: [1]}", ["requests_per_s.ramp[1]: missing; it has no default"]),
+        ("requests_per_s: [2, {ramp: [1, 0]}]", [f"requests_per_s[1].ramp[1]: value 0: {RATE}"]),
+        ("requests_per_s: {rmp: [1, 2]}", ["requests_per_s: value {rmp}: a rate per second, {ramp: [first, last]} or "
+                                           "{steps: [rates]} is wanted"]),
+        ("requests_per_s: {ramp: [1, 2], steps: [1, 2]}", ["requests_per_s: value {ramp, steps}: a rate per second, "
+                                                           "{ramp: [first, last]} or {steps: [rates]} is wanted"]),
+        ("requests_per_s: {steps: [1]}", ["requests_per_s.steps: value [1]: at least 2 are wanted"]),
+        ("requests_per_s: {steps: [1, x]}", [f"requests_per_s.steps[1]: value x: {RATE}"]),
+        ("arrivals: poisson", [": sessions_per_s or requests_per_s is wanted: how many arrive?"]),
+        ("request_per_s: 1", ["request_per_s: unknown key (did you mean 'requests_per_s'?)"]),
+        ("requests_per_s: 1, sessions_per_s: 1",
+         ["sessions_per_s: requests_per_s and sessions_per_s exclude each other; keep one"]),
+        ("sessions_per_s: 1, arrivals: poison",
+         ["arrivals: value poison: constant, poisson or {gamma: {burstiness: 0.5}} is wanted"]),
+        ("sessions_per_s: 1, arrivals: {gama: {burstiness: 1}}",
+         ["arrivals.gama: unknown key (did you mean 'gamma'?)"]),
+        ("sessions_per_s: 1, arrivals: {gamma: {burstiness: 0}}",
+         ["arrivals.gamma.burstiness: value 0: a number from 0.01 to 100 is wanted"]),
+        ("sessions_per_s: 1, when_full: drop", ["when_full: value drop: one of refuse, wait is wanted"]),
+        ("sessions_per_s: 1, max_users: 0", ["max_users: value 0: a whole number from 1 to 100000 is wanted"]),
+        ("sessions_per_s: {search: {start: 1, limit: 2}}", [f"sessions_per_s: {NO_OBJECTIVE}"]),
+        ("sessions_per_s: {search: {limit: 2}}", ["sessions_per_s.search.start: missing; it has no default",
+                                                  f"sessions_per_s: {NO_OBJECTIVE}"]),
+        ("sessions_per_s: {search: {start: 3, limit: 2}}",
+         ["sessions_per_s.search.start: value 3: start is at most limit", f"sessions_per_s: {NO_OBJECTIVE}"]),
+    ],
+)  # fmt: skip
+def test_one_wrong_value_of_an_open_loop(text, expected):
+    """Rates, arrivals, caps and searches: each mistake is told at its key, and nothing beside it."""
+    lines = [f"s.yaml:1: load.open{line if line.startswith(':') else '.' + line}" for line in expected]
+    assert problems(f"load: {{open: {{duration_s: 3, {text}}}}}") == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("speed: 0", ["load.replay.speed: value 0: a number above 0 and at most 10000 is wanted"]),
+        ("format: monocake", ["load.replay.format: value monocake: one of auto, tokenswarm, mooncake, burstgpt, azure "
+                              "is wanted (did you mean 'mooncake'?)"]),
+        ("from_s: 5, to_s: 5", ["load.replay.to_s: value 5: more than from_s (5) is wanted"]),
+        ("input_tokens: {min: 5, max: 4}", ["load.replay.input_tokens.min: value 5: min is at most max (4)"]),
+        ("output_tokens: 5", ["load.replay.output_tokens: value 5: keys with values are wanted"]),
+        ("most_sessions: 0", ["load.replay.most_sessions: value 0: a whole number from 1 to 100000000 is wanted"]),
+        ("sped: 2", ["load.replay.sped: unknown key (did you mean 'speed'?)"]),
+        ("trace: none.jsonl", ["load.replay.trace: value none.jsonl: there is no file HERE/none.jsonl"]),
+    ],
+)  # fmt: skip
+def test_one_wrong_value_of_a_replay(text, expected, tmp_path: Path):
+    """The trace's file, its format, its window and filters: each mistake is told at its key."""
+    (tmp_path / "t.jsonl").touch()
+    trace = "" if text.startswith("trace") else "trace: t.jsonl, "
+    found = problems(f"load: {{replay: {{{trace}{text}}}}}\ntraffic: [{{kind: trace}}]", folder=tmp_path)
+    assert found == [f"s.yaml:1: {line.replace('HERE', str(tmp_path.resolve()))}" for line in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("load: {}", ["1: load: closed, open or replay is wanted: how is the load driven?"]),
+        ("load: {opn: {}}", ["1: load.opn: unknown key (did you mean 'open'?)"]),
+        ("load: {closed: {users: 1, sessions: 1}, open: {requests_per_s: 1, duration_s: 1}}",
+         ["1: load.open: closed and open exclude each other; keep one"]),
+        ("load: {open: {requests_per_s: 1}}", ["1: load.open.duration_s: missing; it has no default"]),
+        ("load: {open: {requests_per_s: 1, durations_s: 1}}",
+         ["1: load.open.durations_s: unknown key (did you mean 'duration_s'?)"]),
+        ("load: {open: {requests_per_s: 1, duration_s: 1}}\ntraffic: [{turns: 2}]",
+         ["1: load.open.requests_per_s: requests_per_s is for traffic whose sessions all have one turn; use "
+          "sessions_per_s"]),
+        ("load: {open: {sessions_per_s: 1, duration_s: 1}}\nprefix_cache: {}",
+         ["2: prefix_cache: needs load.closed: pairs of sessions are compared level by level"]),
+        ("load: {replay: {}}\ntraffic: [{kind: trace}]", ["1: load.replay.trace: missing; it has no default"]),
+        ("load: {replay: {trace: s.yaml}}", ["1: load.replay: needs traffic of kind: trace"]),
+        ("load: {replay: {trace: s.yaml}}\ntraffic: [{kind: trace}, {kind: chat}]",
+         ["2: traffic[1].kind: a replayed trace decides the sessions; kind: trace is wanted"]),
+        ("traffic: [{kind: trace}]", ["1: traffic[0].kind: kind: trace goes with load.replay only"]),
+        ("load: {open: {sessions_per_s: 1, duration_s: 1}}\ntraffic: [{kind: trace}]",
+         ["2: traffic[0].kind: kind: trace goes with load.replay only"]),
+        ("load: {replay: {trace: s.yaml}}\ntraffic: [{kind: trace, output_tokens: 4}]",
+         ["2: traffic[0].output_tokens: a key of another kind; leave it out"]),
+        ("load: {closed: {users: {search: {limit: 4}}, sessions: 2}}", [f"1: load.closed.users: {NO_OBJECTIVE}"]),
+        ("load: {closed: {users: {search: {start: 8, limit: 4}}, sessions: 2}}\nobjectives: {a: {}}\n"
+         "traffic: [{objective: a}]", ["1: load.closed.users.search.start: value 8: start is at most limit (4)"]),
+        ("load: {closed: {users: {search: {limit: 4, within: 0}}, sessions: 2}}\nobjectives: {a: {}}\n"
+         "traffic: [{objective: a}]",
+         ["1: load.closed.users.search.within: value 0: a number from 0.001 to 1 is wanted"]),
+        ("load: {closed: {users: {search: {limit: 4}}, sessions: 2}}\nprefix_cache: {}",
+         ["1: load.closed.users: search: prefix_cache has levels of its own; list the numbers of users"]),
+        ("load: {closed: {users: {search: {limit: 4}}, duration_s: 2}}\ninterference: {}\n"
+         "traffic: [{name: a}, {name: b}]",
+         ["1: load.closed.users: search: interference has levels of its own; list the numbers of users"]),
+    ],
+)  # fmt: skip
+def test_ways_to_drive_the_load_that_do_not_go_with_the_rest(text, expected, tmp_path: Path):
+    """One way of three, and each with what belongs to it."""
+    (tmp_path / "s.yaml").touch()
+    assert problems(text, folder=tmp_path) == [f"s.yaml:{line}" for line in expected]
+
+
+def test_every_way_to_drive_the_load_is_accepted(tmp_path: Path):
+    """Rates in every form, gamma arrivals, a search with an objective, and a trace with several classes."""
+    (tmp_path / "t.jsonl").touch()
+    searched = "objectives: {a: {ttft_s: {p95: 1}}}\ntraffic: [{objective: a}]\n"
+    for text in (
+        "load: {open: {requests_per_s: 2.5, duration_s: 60}}",
+        "load: {open: {sessions_per_s: [1, {ramp: [1, 8]}, {steps: [1, 4, 2]}], duration_s: 60, warmup_s: 5}}",
+        "load: {open: {requests_per_s: 1, duration_s: 60, arrivals: {gamma: {burstiness: 0.25}}, when_full: wait}}",
+        f"{searched}load: {{open: {{sessions_per_s: {{search: {{start: 0.5, limit: 40}}}}, duration_s: 60}}}}",
+        f"{searched}load: {{closed: {{users: {{search: {{limit: 64}}}}, duration_s: 60}}}}",
+        "load: {replay: {trace: t.jsonl, speed: 2, from_s: 60, to_s: 120, input_tokens: {max: 8000}}}\n"
+        "traffic: [{kind: trace, name: chat}, {kind: trace, name: code}]",
+    ):
+        assert problems(text, folder=tmp_path) == [], text
 
 
 @pytest.mark.parametrize(
