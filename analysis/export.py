@@ -95,6 +95,8 @@ def as_json(outcome: Outcome, verdict: Verdict) -> str:
         "failures": [asdict(group) for group in outcome.failures],
         "notes": [{"key": note.key, "text": note.text} for note in outcome.notes],
         "objectives": [_class_verdict(one) for one in verdict.classes],
+        "verdicts": [asdict(one) for one in verdict.levels],
+        "search": None if verdict.search is None else asdict(verdict.search),
         "credible": {"ok": verdict.credible, "reasons": list(verdict.doubts)},
         "exit_code": verdict.exit_code,
     }

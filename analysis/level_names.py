@@ -16,19 +16,25 @@ from tokenswarm.schedule import Arms, level_labels
 
 def level_names(run: Run) -> dict[int, str]:
     """Names by number of the level, of all levels that were planned or have requests: as the plan has them, else from
-    users and arms. A level by the clock has no users: without a plan it is called by its number."""
+    users and arms. A level by the clock has no users: without a plan it is called by its rate, else by its number."""
     arms = level_arms(run)
     users: dict[int, Any] = {level: rows["concurrency"].max() for level, rows in _levels(run)}
     users |= {level["level"]: level.get("concurrency") for level in run.planned_levels if "level" in level}
     known, clocked = sorted(users), clocked_levels(run)
     names = [
-        f"level {level}" if level in clocked else f"c={_whole(users[level])} {arms.get(level, '')}".strip()
+        _clocked_name(run, level) if level in clocked else f"c={_whole(users[level])} {arms.get(level, '')}".strip()
         for level in known
     ]
     planned = {
         level["level"]: str(level["label"]) for level in run.planned_levels if "level" in level and level.get("label")
     }
     return dict(zip(known, level_labels(names), strict=True)) | planned
+
+
+def _clocked_name(run: Run, level: int) -> str:
+    """As the plan calls a steady rate: only the first level of a search is in the plan."""
+    rates = run.levels.loc[run.levels["level"] == level, "rate_per_s"].dropna()
+    return f"{rates.iloc[-1]:g}/s" if len(rates) else f"level {level}"
 
 
 def listed(names: Iterable[str]) -> str:

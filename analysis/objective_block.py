@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from analysis.columns import number_text
+from analysis.check_text import comparison, limit_text
 from analysis.level_names import listed
-from analysis.objectives import Check, ClassVerdict, Verdict
+from analysis.objectives import ClassVerdict, Verdict
 from analysis.tables import TextTable
 
 TITLE = "Objectives"
 _Level = tuple[int | None, float | None, str]  # number of the level, its users or its rate, its name
-_DUE = "scheduled_"  # of a latency that counts from the time at which a request was due
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,8 @@ def _matrix(verdicts: tuple[ClassVerdict, ...]) -> TextTable:
 
 
 def _word(one: ClassVerdict) -> str:
+    if one.saturated:
+        return "missed"
     if not one.met:
         return "missed*" if all(check.no_bound for check in one.checks if not check.met) else "missed"
     if not one.proves:
@@ -51,7 +51,8 @@ def _word(one: ClassVerdict) -> str:
 
 
 def _miss(one: ClassVerdict) -> str:
-    return f"{_place(one)}: {', '.join(_comparison(check) for check in one.checks if not check.met)}"
+    misses = [comparison(check) for check in one.checks if not check.met]
+    return f"{_place(one)}: {', '.join([*(['saturated'] if one.saturated else []), *misses])}"
 
 
 def _place(one: ClassVerdict) -> str:
@@ -98,7 +99,7 @@ def _limits(verdicts: tuple[ClassVerdict, ...]) -> list[str]:
     """The limits of each class, once."""
     first = {one.traffic or "all": one for one in reversed(verdicts)}
     return [
-        f"limits for {name} ({one.objective or 'default'}): {', '.join(_limit(check) for check in one.checks)}"
+        f"limits for {name} ({one.objective or 'default'}): {', '.join(limit_text(check) for check in one.checks)}"
         for name, one in sorted(first.items())
     ]
 
@@ -112,50 +113,6 @@ def _unbounded(verdicts: tuple[ClassVerdict, ...]) -> list[str]:
     where = "" if levels[0][0] is None else f" at {_at(levels)}"
     own = "; each class needs requests of its own" if len({one.traffic for one in verdicts}) > 1 else ""
     return [f"*  too few requests to be sure{where}: the deciding quantile has no bound{own}"]
-
-
-def _limit(check: Check) -> str:
-    return f"{_name(check)} ≤ {_shown_limit(check)} {_unit(check)}"
-
-
-def _comparison(check: Check) -> str:
-    """A missed limit, with as many decimals as it takes to see the difference."""
-    name, unit, limit = _name(check), _unit(check), check.limit * _scale(check)
-    if check.value is None:
-        return f"{name} unknown, limit {_shown_limit(check)} {unit}"
-    value = check.value * _scale(check)
-    text = number_text(value, 1 if unit == "%" else 0)
-    decimals = 0
-    while not math.isinf(value) and float(text) <= limit and decimals < 12:
-        decimals += 1
-        text = f"{value:.{decimals}f}"
-    return f"{name} {text} {unit} > {_shown_limit(check)} {unit}"
-
-
-def _shown_limit(check: Check) -> str:
-    return f"{check.limit * _scale(check):.10g}"
-
-
-def _name(check: Check) -> str:
-    """``ttft_p95_s`` as TTFT p95."""
-    metric = check.metric.removesuffix("_s")
-    latency, _, statistic = metric.removeprefix(_DUE).partition("_")
-    if latency == "job":
-        return f"job time {statistic}"
-    if metric.startswith(_DUE):
-        return f"scheduled {latency.upper()} {statistic}"
-    return f"{latency.upper()} {statistic}" if statistic else latency
-
-
-def _unit(check: Check) -> str:
-    """As in the tables: TTFT and TPOT in milliseconds, E2E and job times in seconds."""
-    if check.metric == "failed":
-        return "%"
-    return "s" if check.metric.removeprefix(_DUE).startswith(("e2e", "job")) else "ms"
-
-
-def _scale(check: Check) -> float:
-    return {"%": 100.0, "ms": 1000.0, "s": 1.0}[_unit(check)]
 
 
 def _level(one: ClassVerdict) -> _Level:

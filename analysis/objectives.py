@@ -7,10 +7,12 @@ from typing import Any
 
 from analysis.cache_share import share_line
 from analysis.figures import Figure, Mark
+from analysis.level_verdicts import SATURATED, LevelJudgement, level_judgement
 from analysis.levels import LevelRow
 from analysis.limits import limits_by_class, mapping, objective_names
 from analysis.outcome import Outcome
 from analysis.request_figures import LATENCIES
+from analysis.search_result import SearchResult, search_result
 from tokenswarm.errors import ErrorKind
 
 # A run in which more requests fail than this does not pass, even if nobody named a limit.
@@ -59,6 +61,7 @@ class ClassVerdict:
     proves: bool = True
     label: str = ""  # of the level; empty where there are none
     rate_per_s: float | None = None  # mean rate that a level by the clock was asked for
+    saturated: bool = False  # the level was stopped before a steady state: whatever its figures, it is missed
 
     @property
     def size(self) -> float | None:
@@ -67,15 +70,20 @@ class ClassVerdict:
 
     @property
     def met(self) -> bool:
-        return all(check.met for check in self.checks)
+        return not self.saturated and all(check.met for check in self.checks)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``doubts`` are the reasons why the run is not credible; with any, meeting an objective proves nothing."""
+    """``doubts`` are the reasons why the run is not credible; with any, meeting an objective proves nothing.
+
+    A search is to go beyond what the server can bear: what counts there is its answer, not that every level is good.
+    """
 
     classes: tuple[ClassVerdict, ...]
     doubts: tuple[str, ...] = field(default=())
+    levels: tuple[LevelJudgement, ...] = ()
+    search: SearchResult | None = None
 
     @property
     def credible(self) -> bool:
@@ -95,6 +103,8 @@ class Verdict:
     def exit_code(self) -> int:
         if not self.credible:
             return EXIT_NOT_CREDIBLE
+        if self.search is not None:
+            return EXIT_MET if self.search.best is not None else EXIT_MISSED
         return EXIT_MET if all(verdict.met for verdict in self.classes) else EXIT_MISSED
 
 
@@ -109,10 +119,22 @@ def judge(outcome: Outcome) -> Verdict:
         checks = tuple(_checks(row, limits.get(row.traffic or "", {})))
         label = "" if row.level is None else row.name
         proves = row.complete and row.level not in spoilt
-        rate = rates.get(row.level)
-        verdicts.append(ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, proves, label, rate))
-    searched = searches(outcome.scenario)
-    return Verdict(tuple(verdicts), tuple(outcome.doubts + _doubts(outcome.levels, searched=searched)))
+        rate, saturated = rates.get(row.level), row.state == SATURATED
+        one = ClassVerdict(row.level, row.concurrency, row.traffic, name, checks, proves, label, rate, saturated)
+        verdicts.append(one)
+    levels = tuple(
+        _level(row, verdicts, [name for name, objective in named.items() if objective]) for row in outcome.levels
+    )
+    if not searches(outcome.scenario):
+        return Verdict(tuple(verdicts), tuple(outcome.doubts + _doubts(outcome.levels)), levels)
+    search = search_result(outcome.search, levels)
+    doubts = [*outcome.doubts, *([search.doubt] if search.doubt else [])]
+    return Verdict(tuple(verdicts), tuple(doubts), levels, search)
+
+
+def _level(row: LevelRow, verdicts: list[ClassVerdict], wanted: list[str]) -> LevelJudgement:
+    doubts = [] if row.state == SATURATED else _incomplete(row)
+    return level_judgement(row, [one for one in verdicts if one.level == row.level], doubts + _doubts_of(row), wanted)
 
 
 def searches(scenario: dict[str, Any]) -> bool:
@@ -141,28 +163,36 @@ def _judged(figure: Figure, limit: float) -> float | None:
     return None if unsure else figure.value
 
 
-def _doubts(levels: list[LevelRow], *, searched: bool) -> list[str]:
-    """``searched``: the search for the highest load ends at a level that is too much for the server."""
-    doubts = []
-    for row in levels:
-        where = row.name if row.level is not None else "the free-running load"
-        if not row.complete and not (searched and row.state == "saturated"):
-            doubts.append(f"{where}: the level is {row.state}{': ' + row.reason if row.reason else ''}")
-        doubts += [
-            f"{where}: contaminated: {share_line(cache, what)}"
-            for cache, what in ((row.cache, "prompt tokens"), (row.image_cache, "images"))
-            if cache is not None and cache.contaminated
-        ]
-        if row.generator is not None and row.limited:
-            doubts.append(f"{where}: limited by the load generator: {row.generator.line}")
-        if not row.ok:
-            doubts.append(f"{where}: no request succeeded")
-        blamed = {
-            kind: count
-            for kind, count in row.errors.items()
-            if kind in (ErrorKind.CLIENT_LIMIT.value, ErrorKind.CLIENT.value)
-        }
-        if blamed:
-            kinds = ", ".join(f"{count} {kind}" for kind, count in blamed.items())
-            doubts.append(f"{where}: failures inside the load generator ({kinds})")
+def _doubts(levels: list[LevelRow]) -> list[str]:
+    """Each with the level that it is of."""
+    return [
+        f"{row.name if row.level is not None else 'the free-running load'}: {doubt}"
+        for row in levels
+        for doubt in _incomplete(row) + _doubts_of(row)
+    ]
+
+
+def _incomplete(row: LevelRow) -> list[str]:
+    return [] if row.complete else [f"the level is {row.state}{': ' + row.reason if row.reason else ''}"]
+
+
+def _doubts_of(row: LevelRow) -> list[str]:
+    """What else makes a level not credible."""
+    doubts = [
+        f"contaminated: {share_line(cache, what)}"
+        for cache, what in ((row.cache, "prompt tokens"), (row.image_cache, "images"))
+        if cache is not None and cache.contaminated
+    ]
+    if row.generator is not None and row.limited:
+        doubts.append(f"limited by the load generator: {row.generator.line}")
+    if not row.ok:
+        doubts.append("no request succeeded")
+    blamed = {
+        kind: count
+        for kind, count in row.errors.items()
+        if kind in (ErrorKind.CLIENT_LIMIT.value, ErrorKind.CLIENT.value)
+    }
+    if blamed:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in blamed.items())
+        doubts.append(f"failures inside the load generator ({kinds})")
     return doubts

@@ -23,6 +23,7 @@ from analysis.objective_block import block_of
 from analysis.objectives import Verdict
 from analysis.outcome import Outcome
 from analysis.part import Part
+from analysis.search_block import search_blocks
 from analysis.tables import TextTable, cold_start_line, further_tables, level_tables
 
 _GAP = 2  # columns between two cells
@@ -105,6 +106,7 @@ def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     parts += step_blocks(outcome)
     if (block := block_of(verdict)) is not None:
         parts.append(Part(OBJECTIVES, block.table, block.lines))
+    parts += search_blocks(verdict.search)
     parts += [Part(table.title, table, []) for table in further_tables(outcome, by_class=choice.by_class)]
     if (sentence := cold_start_line(outcome)) is not None:
         parts.append(Part("", None, [sentence]))
