@@ -14,7 +14,7 @@ from analysis.caption_table import SHOWN, caption_rows, caption_table, shares_of
 from analysis.columns import scaled
 from analysis.export import cell_of, level_object, safe_text
 from analysis.figures import LEGEND, SYMBOL, Mark
-from analysis.legend import DEFINITIONS
+from analysis.legend import DEFINITIONS, LIMITED_LINE
 from analysis.levels import LevelRow
 from analysis.notes import SIMULATED_TEXT
 from analysis.outcome import Outcome
@@ -44,7 +44,7 @@ class CaptionLevel:
 
     @property
     def credible(self) -> bool:
-        return self.whole.complete and not self.whole.contaminated
+        return self.whole.complete and not self.whole.contaminated and not self.whole.limited
 
 
 def report(paths: Sequence[str], options: argparse.Namespace) -> str:
@@ -134,6 +134,8 @@ def _footnotes(outcomes: Sequence[Outcome], levels: list[CaptionLevel]) -> list[
     notes += [*sorted(reasons), *(f"{SYMBOL[mark]}  {LEGEND[mark]}" for mark in Mark if mark in marks)]
     if any(one.whole.contaminated for one in levels):
         notes.append("†  contaminated: more came from the server's caches than this load implies; leave the level out")
+    if any(one.whole.limited for one in levels):
+        notes.append(LIMITED_LINE)
     title = load_title(one.whole for one in levels)
     meaning = "streams at the same time" if title == "c" else "how sessions arrive, or streams at the same time"
     return [*notes, f"{title}: {meaning}", DEFINITIONS]

@@ -15,6 +15,7 @@ from analysis.scaling import scaling_rows
 from analysis.tables import CONTAMINATED, LIMITED, OTHER_EPOCH
 
 DEFINITIONS = "definitions: docs/metrics.md"
+LIMITED_LINE = f"{LIMITED}  limited by the load generator: these are figures of this machine, not of the server"
 
 
 def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
@@ -31,7 +32,7 @@ def legend_of(outcome: Outcome, *, by_class: bool = False) -> list[str]:
     if any(row.contaminated for row in rows):
         lines.append(f"{CONTAMINATED}  contaminated: {TOO_GOOD}")
     if any(row.limited for row in rows):
-        lines.append(f"{LIMITED}  limited by the load generator: these are figures of this machine, not of the server")
+        lines.append(LIMITED_LINE)
     if any(row.across_epochs for row in scaling_rows(outcome.levels)):
         lines.append(f"{OTHER_EPOCH}  relative to a level from before the server was started again")
     return [*lines, DEFINITIONS]

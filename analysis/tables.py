@@ -132,7 +132,7 @@ def _scaling_table(levels: list[LevelRow], scaled: list[ScalingRow], scope: str)
     header = ["c", *(["relative to"] if several else []), "output tok/s", "ratio", "efficiency"]
     body = [
         [
-            level.short_name + (CONTAMINATED if level.contaminated else ""),
+            level.short_name + (CONTAMINATED if level.contaminated else "") + LIMITED * level.limited,
             *([row.base] if several else []),
             rate,
             "" if row.throughput_ratio is None else f"{row.throughput_ratio:.2f}x{OTHER_EPOCH * row.across_epochs}",
