@@ -129,14 +129,14 @@ def test_every_schema_field_has_a_description():
 
 
 def examples() -> list[str]:
-    texts = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("agents.md", "captioning.md")]
+    texts = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("agents.md", "captioning.md", "traces.md")]
     return re.findall(r"^```yaml\n(.*?)^```", "".join([REFERENCE, *texts]), re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("example", examples())
 def test_every_example_in_the_reference_loads(example, tmp_path):
-    """YAML blocks of the reference and of the pages about agents and captions are accepted as they stand."""
-    for name in ("my-prompts.jsonl", "my-tools.yaml", "my-jobs.jsonl", "jobs.jsonl"):
+    """YAML blocks of the reference and of the pages about agents, captions and traces are accepted as they stand."""
+    for name in ("my-prompts.jsonl", "my-tools.yaml", "my-jobs.jsonl", "jobs.jsonl", "my-trace.jsonl", "my-trace.csv"):
         (tmp_path / name).write_text('{"prompt": "hi"}\n')  # what is in them is looked at when a run begins
     (tmp_path / "my-photos").mkdir()
     (tmp_path / "my-questions.parquet").touch()
@@ -187,6 +187,7 @@ def test_there_are_scenarios():
         "interference.yaml",
         "mixed.yaml",
         "prefix-cache.yaml",
+        "replay.yaml",
         "published/spark-fp8-sweep.yaml",
         "published/two-spark-sweep.yaml",
         "published/real-prompt-check.yaml",
