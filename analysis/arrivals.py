@@ -14,6 +14,7 @@ import pandas as pd
 
 from analysis.censored import censored_figures
 from analysis.figures import Figure, Values, number, quantile_figure, ratio
+from analysis.limits import mapping
 from analysis.requests_csv import values_of
 from analysis.run_folder import Run
 from analysis.window import Window
@@ -61,8 +62,8 @@ class LevelArrivals:
 def clocked_levels(run: Run) -> set[int]:
     """The levels whose sessions arrive by the clock: as the scenario, the plan or ``levels.csv`` has it, else those
     without users."""
-    load = run.scenario.get("load")
-    by_clock = isinstance(load, dict) and bool(load.get("open") or load.get("replay"))
+    load = mapping(run.scenario.get("load"))
+    by_clock = bool(load.get("open") or load.get("replay"))
     planned = {level["level"]: level for level in run.planned_levels if "level" in level}
     clocked = {
         number
@@ -73,6 +74,19 @@ def clocked_levels(run: Run) -> set[int]:
     rows = run.requests[run.requests["level"].notna() & run.requests["scheduled_s"].notna()]
     userless = rows["concurrency"].isna().groupby(rows["level"]).all()
     return clocked | {int(level) for level in userless.index[userless] if int(level) not in planned}
+
+
+def waits_when_full(run: Run, level: int) -> bool:
+    """Whether arrivals beyond the largest number of sessions wait their turn instead of being refused."""
+    plan: dict[str, Any] = next((one for one in run.planned_levels if one.get("level") == level), {})
+    load = mapping(run.scenario.get("load"))
+    asked = [plan, mapping(load.get("open")), mapping(load.get("replay"))]
+    return any(one.get("when_full") == "wait" for one in asked)
+
+
+def ended_s(run: Run, level: int, measured: pd.DataFrame) -> float | None:
+    """When the level was over, seconds on the master's axis."""
+    return _known(level_entry(run, level).get("ended_s"), _known(measured["finished_s"].max()))
 
 
 def scheduled_window(run: Run, level: int, measured: pd.DataFrame) -> Window | None:
@@ -121,23 +135,28 @@ def level_arrivals(
     )
 
 
-def clocked_latencies(measured: pd.DataFrame, failed: int, *, failures_infinite: bool) -> dict[str, Figure]:
-    """TTFT and E2E from the scheduled time and from the send. Requests that were cut took at least until then.
+def clocked_latencies(
+    measured: pd.DataFrame, failed: int, end_s: float | None, *, waits: bool, failures_infinite: bool
+) -> dict[str, Figure]:
+    """TTFT and E2E from the scheduled time and from the send. Requests that were cut took at least until then, and with
+    ``waits`` those that were not admitted until the level's end.
 
     ``failures_infinite``: the ``failed`` ones and those that were cut are infinitely late.
     """
     good = measured[measured["error_kind"].isna()]
-    cut = measured[measured["error_kind"] == ErrorKind.CANCELLED]
+    cancelled = measured["error_kind"] == ErrorKind.CANCELLED
+    failed += int(cancelled.sum())
+    cut = measured[cancelled | (waits & (measured["error_kind"] == ErrorKind.NOT_ADMITTED))]
+    ends = cut["finished_s"].fillna(np.nan if end_s is None else end_s)
     figures: dict[str, Figure] = {}
     for name, origin in _TIMES:
         known = values_of(good[f"{name}_s"])
         if failures_infinite:
-            figures |= censored_figures(name, known, np.zeros(0), failed + len(cut))
+            figures |= censored_figures(name, known, np.zeros(0), failed)
             continue
         answered = cut["first_token_s"].notna() if name.endswith("ttft") else pd.Series(False, index=cut.index)
         exact = values_of(cut.loc[answered, f"{name}_s"])
-        rest = cut[~answered]
-        at_least = values_of(rest["finished_s"].fillna(measured["finished_s"].max()) - rest[origin])
+        at_least = values_of((ends - cut[origin])[~answered])
         figures |= censored_figures(name, np.concatenate([known, exact]), at_least)
     return figures
 

@@ -105,7 +105,8 @@ def level_jobs(jobs: pd.DataFrame, rows: pd.DataFrame, counting: Counting) -> Le
     completed = measured[measured["state"].isin(COMPLETED)]
     states = {str(state): int(count) for state, count in measured["state"].value_counts().items() if count}
     cut = measured[measured["state"] == JobState.CUT] if counting.cut_is_late else measured.iloc[:0]
-    late = states.get(JobState.FAILED.value, 0) + len(cut) if counting.failures_infinite else 0
+    unsent = (rows["phase"] == Phase.MEASURED) & (rows["error_kind"] == ErrorKind.NOT_ADMITTED)
+    late = states.get(JobState.FAILED.value, 0) + len(cut) + int(unsent.sum()) if counting.failures_infinite else 0
     at_least = np.zeros(0) if counting.failures_infinite else values_of(cut["job_s"])
     counted = completed
     if counting.whole_window:
@@ -178,8 +179,9 @@ def _meets(jobs: pd.DataFrame, requests_met: pd.Series[bool], limits: dict[str, 
 
 
 def _durations(completed: pd.DataFrame, at_least: Values, late: int) -> dict[str, Figure]:
-    figures = censored_figures("job", values_of(completed["job_s"]), at_least, late)
-    return figures | {"steps_mean": mean_figure(values_of(completed["steps"]))}
+    known = values_of(completed["job_s"])
+    figures = censored_figures("job", known, at_least, late)
+    return figures | {"job_mean_s": mean_figure(known), "steps_mean": mean_figure(values_of(completed["steps"]))}
 
 
 def _parts(completed: pd.DataFrame) -> dict[str, Figure]:

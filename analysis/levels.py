@@ -13,9 +13,11 @@ from analysis.arrivals import (
     LevelArrivals,
     clocked_latencies,
     clocked_levels,
+    ended_s,
     level_arrivals,
     level_entry,
     scheduled_window,
+    waits_when_full,
 )
 from analysis.cache_share import LevelCache
 from analysis.cache_verdict import CacheJudge
@@ -190,8 +192,7 @@ class _Scope:
         row.figures |= latencies(good, late if self.failures_infinite else 0)
         if self.by_clock:
             row.arrivals = self._arrivals(rows, whole_level=traffic is None)
-            row.figures |= clocked_latencies(measured, row.failed, failures_infinite=self.failures_infinite)
-            row.figures |= row.arrivals.figures
+            row.figures |= self._from_schedule(measured, row.failed) | row.arrivals.figures
         row.figures |= sizes(good)
         row.figures |= gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
         self._judge_caches(row)
@@ -211,6 +212,16 @@ class _Scope:
         ends_told = bool(self.run.requests["session_end"].notna().any())
         entry = level_entry(self.run, self.level)
         return level_arrivals(rows, entry, self.scheduled, whole_level=whole_level, ends_told=ends_told)
+
+    def _from_schedule(self, measured: pd.DataFrame, failed: int) -> dict[str, Figure]:
+        level = self.level or 0
+        return clocked_latencies(
+            measured,
+            failed,
+            ended_s(self.run, level, self.rows),
+            waits=waits_when_full(self.run, level),
+            failures_infinite=self.failures_infinite,
+        )
 
     def _judge_caches(self, row: LevelRow) -> None:
         prefix, images = self.judges

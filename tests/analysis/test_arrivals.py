@@ -237,6 +237,53 @@ def test_sessions_of_several_turns_are_counted_once(table: Any, tmp_path: Path) 
     assert figures(answer)["done_per_s"] == pytest.approx(1 / 3)
 
 
+def test_what_waits_until_the_end_waited_at_least_so_long(table: Any, tmp_path: Path) -> None:
+    """With when_full: wait, two of four still waited when the level ended at 20 s, after 18 and 17 s: the p50 from
+    the schedule is halfway from 1 to at least 17 s. Refused ones are in no latency of successes: p50 of 1 s."""
+    rows = [
+        arrival(0, 0.0, 0.0, 1.0),
+        arrival(1, 1.0, 1.0, 2.0),
+        arrival(2, 2.0, None, None),
+        arrival(3, 3.0, None, None),
+    ]
+    level = {"label": "1/s", "rate_per_s": 1.0, "duration_s": 4.0, "measured_started_s": 0.0, "scheduled": 4}
+    level |= {"not_admitted": 2, "ended_s": 20.0}
+    found = {}
+    for when_full in ("wait", "refuse"):
+        scenario = {"load": {"open": {"requests_per_s": 1, "when_full": when_full}}}
+        folder = clocked_run(tmp_path / when_full, rows, [level], scenario=scenario)
+        found[when_full] = table(folder, "--json").json["levels"][0]["figures"]["scheduled_e2e_p50_s"]
+    assert found["wait"]["value"] == pytest.approx(9.0)
+    assert "lower bound" in found["wait"]["marks"]
+    assert found["refuse"]["value"] == pytest.approx(1.0)
+    assert found["refuse"]["n"] == 2
+
+
+def test_sessions_that_were_cut_are_in_the_times_of_jobs(table: Any, tmp_path: Path) -> None:
+    """Two sessions of two turns took 3 s each, one was cut after 12 s: p50 3 s for sure, p90 at least 10.2 s, and the
+    mean is that of the completed ones; a session that was sent 5 s late keeps to no limit of 2 s on E2E."""
+    rows = []
+    for i, late in enumerate((0.0, 5.0)):
+        rows.append(arrival(i, 10.0 * i, 10.0 * i + late, 10.0 * i + late + 1, session_end=None))
+        rows.append(arrival(i, 10.0 * i + late + 2, 10.0 * i + late + 2, 10.0 * i + late + 3, turn=1))
+    rows.append(arrival(2, 12.0, 12.0, 13.0, session_end=None))
+    rows.append(arrival(2, 14.0, 14.0, 24.0, turn=1, error_kind="cancelled"))
+    scenario = {
+        "traffic": [{"name": "chat", "turns": 2, "objective": "quick"}],
+        "objectives": {"quick": {"e2e_s": {"p95": 2.0}}},
+    }
+    level = {"label": "1/s", "rate_per_s": 0.15, "duration_s": 20.0, "measured_started_s": 0.0, "scheduled": 3}
+    found = table(clocked_run(tmp_path / "run", rows, [level], scenario=scenario), "--json").json["levels"][0][
+        "figures"
+    ]
+    assert found["job_p50_s"]["value"] == pytest.approx(3.0)
+    assert "lower bound" not in found["job_p50_s"]["marks"]
+    assert found["job_p90_s"]["value"] == pytest.approx(3 + 0.8 * 9)
+    assert "lower bound" in found["job_p90_s"]["marks"]
+    assert found["job_mean_s"]["value"] == pytest.approx(3.0)
+    assert found["good_jobs_per_h"]["value"] == pytest.approx(found["jobs_per_h"]["value"] / 2)
+
+
 def test_warm_up_is_named_by_its_level(table: Any, tmp_path: Path) -> None:
     """Warm-up sessions have rows under the level's name and are in no count but done and sent per second."""
     rows = [arrival(0, -1.0, -1.0, 0.5, phase="warmup", session="0.warmup.0")]
