@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from analysis.health import LevelHealth, Process, Sends
 from analysis.health_verdict import judge_generator, more_workers
+from tests.analysis.clocked_run import arrival, clocked_run
 from tests.analysis.conftest import write_run
 from tokenswarm.health import COLUMNS
 from tokenswarm.records import Phase, RequestRecord
@@ -164,6 +166,22 @@ def test_what_else_explains_a_wait_is_no_send_delay(table: Any, tmp_path: Path) 
     level = table(run_with(tmp_path / "run", EASY, records), "--json").json["levels"][0]
     assert level["figures"]["send_delay_p95_s"]["value"] == pytest.approx(0.001, abs=1e-6)
     assert level["generator"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize(("when_full", "verdict"), [("refuse", "generator-limited"), ("wait", "ok")])
+def test_late_sends_of_an_open_loop(table: Any, tmp_path: Path, when_full: str, verdict: str) -> None:
+    """9 ms late at a TTFT of 20 ms is part of what a user feels; where arrivals may wait for a free user, it may be
+    that wait, and is not held against the generator."""
+    records = [arrival(i, i * 0.5, i * 0.5 + 0.009, i * 0.5 + 0.029, level=0, clock="kernel") for i in range(25)]
+    level = {"label": "2/s", "rate_per_s": 2.0, "duration_s": 12.5, "measured_started_s": 0.0}
+    run = clocked_run(tmp_path / "run", records, [level])
+    facts = json.loads((run / "run.json").read_text())
+    facts["levels"][0]["when_full"] = when_full
+    (run / "run.json").write_text(json.dumps(facts))
+    (run / "health.csv").write_text(health_csv([second("w0", i - 100) for i in range(12)]))
+    generator = table(run, "--json").json["levels"][0]["generator"]
+    assert generator["sends"]["delay_p95_s"] == pytest.approx(0.009)
+    assert generator["verdict"] == verdict
 
 
 def test_runs_without_health_are_not_judged(table: Any, small: Path, tmp_path: Path) -> None:
