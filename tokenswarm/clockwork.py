@@ -29,6 +29,7 @@ class Clockwork:
         self.began_s = perf_counter() + LEAD_S
         self._crew = crew
         self._on_end = on_end
+        self._stopped = False
         self._greenlet = gevent.spawn(self._hand_out_for_ever)
 
     @property
@@ -44,11 +45,13 @@ class Clockwork:
     def leave(self, worker: str) -> int:
         """``worker`` is gone. Returns how many measured arrivals went with it."""
         lost = self.timetable.lost
-        self._send(self.timetable.take_back(worker, self.now_s + MARGIN_S, self._crew.users))
+        others = {} if self._stopped else self._crew.users
+        self._send(self.timetable.take_back(worker, self.now_s + MARGIN_S, others))
         return self.timetable.lost - lost
 
     def stop(self) -> None:
         """No further arrivals."""
+        self._stopped = True
         if self._greenlet is not gevent.getcurrent():
             self._greenlet.kill(block=False)
 

@@ -104,6 +104,8 @@ class Controller:
         if state is None or self.finished:
             return
         if not self.crew.workers:
+            if self.clockwork is not None:
+                self.clockwork.leave(worker)
             self._abandon(f"{why}; no worker is left")
         elif self.between_levels or self.stage == "begin":
             self._changed.set()
@@ -154,7 +156,7 @@ class Controller:
         if self.finished:
             return
         match self.stage:
-            case "spawn" if self.crew.waiting == self.level.concurrency:
+            case "spawn" if self.crew.waiting == self.level.concurrency and self.crew.dealt:
                 self._begin_level()
             case "tail" if self.clockwork is not None and self.clockwork.timetable.complete:
                 self._drain()
@@ -177,13 +179,14 @@ class Controller:
         self._on_level_begin(level)
         if self.finished:  # stopped meanwhile
             return
+        if self.crew.waiting != level.concurrency:  # a worker has gone meanwhile: the others start its users
+            self.stage = "spawn"
+            self._expect_users()
+            return
         self.crew.begin()
         self.crew.tell("ts_level", level_message(level))
-        self.facts, self.not_admitted, self._cut_short = LevelFacts(), 0, 0
-        self._filling = False
-        self._started_s, self._measured_started_s = perf_counter(), None
-        self._state, self._reasons = "complete", []
-        self.stage, self._phase = "warmup", Phase.WARMUP
+        self._started_s = perf_counter()
+        self.stage = "warmup"
         if level.by_clock:
             self.stage = "measure"
             self.clockwork = Clockwork(level, Timetable(self._arrivals(level)), self.crew, on_end=self._begin_tail)
@@ -349,11 +352,15 @@ class Controller:
         self._changed.set()
 
     def _expect_users(self) -> None:
+        """Of a level of which nothing is known yet."""
+        self.facts, self.ledger, self.not_admitted, self._cut_short = LevelFacts(), Ledger(0), 0, 0
+        self._started_s = self._measured_started_s = None
+        self._state, self._reasons = "complete", []
+        self._phase, self._filling = Phase.WARMUP, False
         self._after(SPAWN_LIMIT_S, self._no_users)
 
     def _no_users(self) -> None:
         """The users of a level did not all start: nothing can be measured from here on."""
-        self.facts = LevelFacts()
         wanted = self.level.concurrency
         self._abandon(f"only {self.crew.waiting} of {wanted} users were ready after {SPAWN_LIMIT_S:g} s")
 

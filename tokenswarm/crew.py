@@ -18,6 +18,7 @@ class WorkerState:
     orders: int = 0  # sent to it; a report that has not seen them all tells nothing of who waits now
     answered: int = 0  # the last order that it is known to have obeyed
     users: int = 0  # that it had when the level under way began
+    new: bool = True  # it has not been part of a level yet
     offset_s: float = 0.0  # to add to its monotonic seconds to get the master's
 
     @property
@@ -35,10 +36,10 @@ class Crew:
         self._next: dict[str, WorkerState] = {}
         self.changes = 0  # how often somebody came or went: users must then be dealt anew
 
-    def join(self, worker: str, offset_s: float, *, now: bool) -> None:
-        """``now``: no level is under way."""
+    def join(self, worker: str, offset_s: float, *, now: bool, dealt: bool) -> None:
+        """``now``: no level is under way; ``dealt``: it has its part of the users already."""
         state = WorkerState(worker, offset_s=offset_s)
-        self.changes += 1
+        self.changes += not dealt
         if now:
             self.workers[worker] = state
         else:
@@ -84,11 +85,18 @@ class Crew:
     def begin(self) -> None:
         """A level begins: all users wait."""
         for state in self.workers.values():
-            state.users = state.waiting
+            state.users, state.new = state.waiting, False
 
     @property
     def waiting(self) -> int:
         return sum(state.waiting for state in self.workers.values())
+
+    @property
+    def dealt(self) -> bool:
+        """Those that are new have their part of the users, which Locust then deals evenly: as many as are wanted may
+        wait while some of them are still to be moved."""
+        part = self.waiting // max(1, len(self.workers))
+        return all(state.waiting >= part for state in self.workers.values() if state.new)
 
     @property
     def users(self) -> dict[str, int]:

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gevent
 import pytest
 
+from tokenswarm.arrivals import Arrivals, Stretch
 from tokenswarm.controller import Controller
 from tokenswarm.levelfacts import LevelFacts
-from tokenswarm.schedule import Level
+from tokenswarm.records import Phase
+from tokenswarm.schedule import FILL_BLOCK, Ending, Level
+from tokenswarm.timetable import Arrival
 
 
 class Crew:
     """Workers in a table: collects the orders, answers them when told to."""
 
-    def __init__(self, levels: list[Level], users: dict[str, int]) -> None:
+    def __init__(
+        self, levels: list[Level], users: dict[str, int], arrivals: Callable[[Level], Iterator[Arrival]] | None = None
+    ) -> None:
         self.orders: list[tuple[str, dict[str, Any], str]] = []
         self.ended: list[tuple[dict[str, Any], LevelFacts]] = []
+        self.begun: list[int] = []
+        following = iter(levels[1:])
         self.controller = Controller(
-            levels,
+            levels[0],
             lambda message, data, worker: self.orders.append((message, data, worker)),
             lambda row, _level, facts: self.ended.append((row, facts)),
+            lambda level: next(following, None),
+            on_level_begin=lambda level: self.begun.append(level.index),
+            **({} if arrivals is None else {"arrivals": arrivals}),
         )
         self.users = users
+        self.numbers: dict[tuple[str, str], list[int]] = defaultdict(list)  # granted to a worker and not ended
+        self._seen = 0
         for worker in users:
             self.controller.join(worker)
 
@@ -32,21 +47,35 @@ class Crew:
             self.report(worker, waiting, [])
 
     def report(self, worker: str, waiting: int, done: list[Any]) -> None:
-        self.controller.report(worker, waiting, done, self.controller.workers[worker].orders)
+        self.controller.report(worker, waiting, done, self.controller.crew.workers[worker].orders)
 
-    def tickets(self, phase: str) -> list[int]:
+    def tickets(self, phase: str, worker: str = "") -> list[int]:
         return [
             number
-            for message, data, _ in self.orders
-            if message == "ts_grant" and data["phase"] == phase
-            for number in range(data["first"], data["stop"])
+            for message, data, name in self.orders
+            if message == "ts_grant" and data["phase"] == phase and worker in ("", name)
+            for number, _again in data["tickets"]
         ]
 
-    def finish(self, worker: str, phase: str, *facts: tuple[Any, ...], waiting: int = 0, played: bool = True) -> None:
-        self.report(worker, waiting, [(self.controller.position, phase, played, list(facts))])
+    def finish(
+        self, worker: str, phase: str, *facts: tuple[Any, ...], waiting: int = 0, how: Ending = Ending.PLAYED
+    ) -> int:
+        """The session of the oldest ticket that the worker holds ends; returns its number."""
+        for message, data, name in self.orders[self._seen :]:
+            if message == "ts_grant":
+                self.numbers[name, data["phase"]] += [number for number, _again in data["tickets"]]
+        self._seen = len(self.orders)
+        number = FILL_BLOCK if phase == "fill" else self.numbers[worker, phase].pop(0)
+        self.report(worker, waiting, [(self.controller.level.index, phase, number, how, list(facts))])
+        return number
 
-    def sent(self, message: str) -> list[dict[str, Any]]:
-        return [data for name, data, _ in self.orders if name == message]
+    def sent(self, message: str, worker: str = "") -> list[dict[str, Any]]:
+        return [data for name, data, to in self.orders if name == message and worker in ("", to)]
+
+
+def users_wanted(crew: Crew) -> int | None:
+    target = crew.controller.target()
+    return None if target is None else target[0]
 
 
 def _fact(sent_s: float, finished_s: float, tokens: int, *, measured: bool = True, ok: bool = True) -> tuple[Any, ...]:
@@ -119,7 +148,7 @@ def test_sessions_that_locust_stopped_are_lost_and_the_level_still_ends() -> Non
     crew = Crew([_level(sessions=3)], {"local": 2})
     crew.idle()
     crew.finish("local", "measured", _fact(0.0, 2.0, 1))
-    crew.finish("local", "measured", played=False)
+    crew.finish("local", "measured", how=Ending.CUT)
     crew.finish("local", "measured", _fact(0.0, 2.0, 1))
     crew.idle()
     row, _facts = crew.ended[0]
@@ -159,7 +188,7 @@ def test_levels_follow_one_another_and_equal_ones_need_no_new_users() -> None:
         crew.finish("local", "measured", _fact(0, 2, 1))
         crew.idle()
         gevent.sleep(0)
-    assert crew.controller.target() == (1, 1.0)
+    assert users_wanted(crew) == 1
     assert len(crew.sent("ts_grant")) == 2
     crew.idle(local=1)
     crew.finish("local", "measured", _fact(0, 2, 1))
@@ -174,11 +203,7 @@ def test_two_workers_share_a_level_exactly() -> None:
     crew.idle()
     ended = {"w0": 0, "w1": 0}
     for _ in range(9):
-        given = {
-            name: sum(d["stop"] - d["first"] for m, d, w in crew.orders if m == "ts_grant" and w == name)
-            for name in ended
-        }
-        worker = next(name for name in ("w1", "w0") if given[name] > ended[name])
+        worker = next(name for name in ("w1", "w0") if len(crew.tickets("measured", name)) > ended[name])
         ended[worker] += 1
         crew.finish(worker, "measured", _fact(0, 2, 1))
     assert sorted(crew.tickets("measured")) == list(range(9))
@@ -189,7 +214,7 @@ def test_two_workers_share_a_level_exactly() -> None:
 def test_a_report_from_before_an_order_does_not_end_a_level() -> None:
     """Users that waited when a late report was written are busy since: only an answer to the last order counts."""
     crew = Crew([_level(sessions=None, duration_s=0.05)], {"local": 2})
-    before = crew.controller.workers["local"].orders
+    before = crew.controller.crew.workers["local"].orders
     crew.idle()
     with gevent.Timeout(5):
         while not crew.sent("ts_close"):
@@ -212,7 +237,7 @@ def test_a_level_that_cannot_finish_is_cut_and_marked() -> None:
     assert row["state"] == "timeout"
     assert "0.05" in row["reason"]
     gevent.sleep(0)
-    assert crew.controller.position == 1
+    assert crew.controller.level.index == 1
     assert len(crew.tickets("measured")) == 4
 
 
@@ -239,7 +264,8 @@ def test_users_that_never_come_end_the_run_with_a_reason(monkeypatch: pytest.Mon
     crew = Crew([_level()], {"local": 2})
     crew.idle(local=1)
     with gevent.Timeout(5):
-        crew.controller.wait_for_change()
+        while not crew.ended:
+            crew.controller.wait_for_change()
     row, _facts = crew.ended[0]
     assert row["state"] == "partial"
     assert row["reason"].startswith("only 1 of 2 users were ready")
@@ -278,4 +304,443 @@ def test_a_worker_that_joins_in_the_middle_of_a_block_plays_nothing() -> None:
         while not crew.sent("ts_close"):
             gevent.sleep(0.01)
     told = [(worker, data["quotas"]) for name, data, worker in crew.orders if name == "ts_open"]
-    assert told == [("w0", (1, 1)), ("w0", (1, 1)), ("w1", (0, 0))]
+    assert told == [("w0", (1, 1)), ("w0", (1, 1))]
+
+
+# workers that come and go -----------------------------------------------------------------------------------------
+
+GONE = "worker w1 gave no sign of life at 12:00:00"
+
+
+def changed(crew: Crew) -> bool:
+    """Whether somebody who waits for a change is woken at once."""
+    with gevent.Timeout(0.05, False):
+        crew.controller.wait_for_change()
+        return True
+    return False
+
+
+def play_out(crew: Crew, worker: str, phase: str = "measured") -> list[int]:
+    """``worker`` plays alone all that it is given."""
+    played = []
+    for _ in range(100):
+        if not (crew.numbers[worker, phase] or len(crew.orders) > crew._seen):
+            break
+        try:
+            played.append(crew.finish(worker, phase, _fact(0.0, 2.0, 1)))
+        except IndexError:
+            break
+    return played
+
+
+def test_a_worker_that_goes_before_a_level_leaves_its_users_to_the_others() -> None:
+    """Locust is asked for the same users again, which the others start; the level begins once they all wait."""
+    crew = Crew([_level(concurrency=4, sessions=4)], {"w0": 2, "w1": 2})
+    assert changed(crew)
+    crew.idle(w0=2)
+    before = crew.controller.target()
+    crew.controller.leave("w1", GONE)
+    after = crew.controller.target()
+    assert before is not None
+    assert after is not None
+    assert (before[0], after[0], after[1] > before[1] >= 4) == (4, 4, True)
+    assert changed(crew)
+    assert not changed(crew)
+    crew.idle(w0=2)
+    assert crew.begun == []
+    crew.idle(w0=4)
+    assert crew.tickets("measured", "w0") == [0, 1, 2, 3]
+    play_out(crew, "w0")
+    crew.idle(w0=4)
+    row, _facts = crew.ended[0]
+    assert (row["state"], row["reason"], row["measured_sessions"]) == ("complete", "", 4)
+
+
+@pytest.mark.parametrize("phase", ["warmup", "measured"])
+def test_sessions_of_a_worker_that_goes_are_played_by_the_others(phase: str) -> None:
+    """Two of four users are gone with two sessions under way: the others play these first, the level is partial and
+    says so, and every session is measured."""
+    crew = Crew([_level(concurrency=4, sessions=6, warmup_sessions=4)], {"w0": 2, "w1": 2})
+    crew.idle()
+    if phase == "measured":
+        for worker in ("w0", "w1", "w0", "w1"):
+            crew.finish(worker, "warmup")
+    mine, theirs = crew.tickets(phase, "w0"), crew.tickets(phase, "w1")
+    assert (mine[:2], theirs[:2]) == ([0, 1], [2, 3])
+    crew.controller.leave("w1", GONE)
+    if phase == "warmup":
+        assert [crew.finish("w0", "warmup") for _ in range(4)] == [0, 1, 2, 3]
+    played = play_out(crew, "w0")
+    assert sorted(played) == list(range(6))
+    again = {n: a for _, d, _ in crew.orders if "tickets" in d and d["phase"] == phase for n, a in d["tickets"]}
+    assert {number for number, times in again.items() if times} == {2, 3}
+    assert (again[2], again[3]) == (1, 1)
+    crew.idle(w0=2)
+    row, facts = crew.ended[0]
+    assert (row["state"], row["measured_sessions"], facts.measured_requests) == ("partial", 6, 6)
+    told, after = row["reason"].split("; ")
+    assert re.fullmatch(re.escape(GONE) + r", \d+\.\d s into the level", told)
+    assert after == "its 2 sessions were given to others"
+    assert crew.controller.target() is None
+
+
+def test_levels_after_the_loss_of_a_worker_have_all_their_users() -> None:
+    """The next level is asked for with all its users, dealt anew, and is complete."""
+    levels = [_level(index=i, concurrency=4, sessions=4, label=str(i)) for i in range(2)]
+    crew = Crew(levels, {"w0": 2, "w1": 2})
+    crew.idle()
+    before = crew.controller.target()
+    crew.controller.leave("w1", GONE)
+    play_out(crew, "w0")
+    crew.idle(w0=2)
+    assert [row["state"] for row, _ in crew.ended] == ["partial"]
+    gevent.sleep(0)
+    assert users_wanted(crew) == 4
+    assert crew.controller.target() != before
+    assert crew.begun == [0]
+    crew.idle(w0=4)
+    assert crew.begun == [0, 1]
+    assert len(play_out(crew, "w0")) == 4
+    crew.idle(w0=4)
+    row, _facts = crew.ended[1]
+    assert (row["state"], row["reason"], row["measured_sessions"]) == ("complete", "", 4)
+
+
+def test_a_worker_that_goes_while_a_level_drains_is_not_waited_for() -> None:
+    """All measured sessions are in; its fill sessions are not, and the level ends without them."""
+    crew = Crew([_level(concurrency=2, sessions=2, tail="fill")], {"w0": 1, "w1": 1})
+    crew.idle()
+    for worker in ("w0", "w1"):
+        crew.finish(worker, "measured", _fact(0.0, 2.0, 1))
+    crew.idle(w0=1)
+    assert (len(crew.sent("ts_close")), crew.ended) == (2, [])
+    crew.controller.leave("w1", GONE)
+    row, facts = crew.ended[0]
+    assert (row["state"], row["measured_sessions"], facts.measured_requests) == ("partial", 2, 2)
+    assert row["reason"].startswith(GONE)
+    assert "sessions" not in row["reason"]
+
+
+def test_a_worker_that_goes_from_a_level_by_time_takes_its_users_with_it() -> None:
+    """The others go on to the end of the time; nothing was promised that another would have to play."""
+    crew = Crew([_level(sessions=None, duration_s=0.1)], {"w0": 1, "w1": 1})
+    crew.idle()
+    crew.controller.leave("w1", GONE)
+    with gevent.Timeout(5):
+        while not crew.sent("ts_close"):
+            gevent.sleep(0.01)
+    assert [(worker, name) for name, _data, worker in crew.orders if name != "ts_level"] == [
+        ("w0", "ts_open"),
+        ("w1", "ts_open"),
+        ("w0", "ts_close"),
+    ]
+    crew.idle(w0=1)
+    row, _facts = crew.ended[0]
+    assert row["state"] == "partial"
+    assert re.fullmatch(re.escape(GONE) + r", \d\.\d s into the level", row["reason"])
+
+
+@pytest.mark.parametrize("when", ["spawn", "warmup", "measured", "drain"])
+def test_without_any_worker_the_run_is_over(when: str) -> None:
+    """The level is written with the reason, the next one is not tried, and nobody waits for anything."""
+    levels = [_level(warmup_sessions=1, tail="fill"), _level(index=1, label="next")]
+    crew = Crew(levels, {"w1": 2})
+    changed(crew)
+    measured = 0
+    if when != "spawn":
+        crew.idle()
+    if when in ("measured", "drain"):
+        crew.finish("w1", "warmup")
+        crew.finish("w1", "measured", _fact(0.0, 2.0, 1))
+        measured = 1
+    if when == "drain":
+        crew.finish("w1", "measured", _fact(0.0, 2.0, 1))
+        crew.finish("w1", "measured", _fact(0.0, 2.0, 1))
+        measured = 3
+        assert crew.controller.stage == "drain"
+    crew.controller.leave("w1", GONE)
+    (row, facts), *more = crew.ended
+    assert more == []
+    assert (row["level"], row["state"], row["reason"]) == (0, "partial", f"{GONE}; no worker is left")
+    assert (row["measured_sessions"], facts.measured_requests) == (measured, measured)
+    assert crew.controller.target() is None
+    assert changed(crew)
+    assert crew.controller.finished
+    crew.controller.leave("w1", GONE)
+    assert len(crew.ended) == 1
+
+
+def test_a_level_that_never_began_knows_nothing_of_the_one_before() -> None:
+    """The last worker goes between two levels: the second has a row without times, sessions and requests."""
+    levels = [_level(sessions=2), _level(index=1, concurrency=1, label="next")]
+    crew = Crew(levels, {"w1": 2})
+    crew.idle()
+    play_out(crew, "w1")
+    crew.idle()
+    assert crew.controller.level.index == 1
+    crew.controller.leave("w1", GONE)
+    assert [(row["level"], row["state"]) for row, _ in crew.ended] == [(0, "complete"), (1, "partial")]
+    row, facts = crew.ended[1]
+    assert row["reason"] == f"{GONE}; no worker is left"
+    assert (row["started_s"], row["measured_started_s"], row["measured_ended_s"]) == (None, None, None)
+    assert (row["measured_sessions"], facts.measured_requests) == (0, 0)
+
+
+def test_a_worker_that_goes_while_a_level_is_about_to_begin_does_not_leave_it_short() -> None:
+    """What is done at the beginning takes its time; if a worker goes meanwhile, the level waits for its users again."""
+    crew = Crew([_level(concurrency=2, sessions=2)], {"w0": 1, "w1": 1})
+    gone: list[str] = []
+
+    def lose(level: Level) -> None:
+        if not gone:
+            gone.append("w1")
+            crew.controller.leave("w1", GONE)
+
+    crew.controller._on_level_begin = lose
+    crew.idle()
+    assert crew.sent("ts_grant") == []
+    crew.idle(w0=2)
+    assert crew.tickets("measured", "w0") == [0, 1]
+    play_out(crew, "w0")
+    crew.idle(w0=2)
+    assert [(row["state"], row["measured_sessions"]) for row, _ in crew.ended] == [("complete", 2)]
+
+
+def test_a_worker_that_joins_in_the_middle_is_used_from_the_next_level() -> None:
+    """It gets no session of the level under way; the users of the next are dealt anew, it among those who have them."""
+    levels = [_level(index=i, concurrency=2, sessions=2, label=str(i)) for i in range(2)]
+    crew = Crew(levels, {"w0": 2})
+    crew.idle()
+    before = crew.controller.target()
+    crew.controller.join("w1")
+    crew.controller.report("w1", 0, [], 0)
+    play_out(crew, "w0")
+    crew.idle(w0=2)
+    assert len(crew.ended) == 1
+    assert crew.sent("ts_grant", "w1") == []
+    after = crew.controller.target()
+    assert before is not None
+    assert after is not None
+    assert (after[0], after[1] > before[1]) == (2, True)
+    crew.idle(w0=1, w1=1)
+    assert (len(crew.tickets("measured", "w0")), crew.tickets("measured", "w1")) == (3, [1])
+
+
+def test_equal_users_do_not_begin_before_they_are_dealt_to_those_who_joined() -> None:
+    """Two users wait already when the next level comes, but one of them is about to be moved to the new worker: a level
+    that began now would lose it in the middle."""
+    levels = [_level(index=i, concurrency=2, sessions=2, label=str(i)) for i in range(2)]
+    crew = Crew(levels, {"w0": 2})
+    crew.idle()
+    crew.controller.join("w1")
+    play_out(crew, "w0")
+    crew.idle(w0=2)
+    gevent.sleep(0)
+    crew.idle(w0=2)
+    assert crew.begun == [0]
+    crew.idle(w0=1)
+    crew.idle(w1=1)
+    assert crew.begun == [0, 1]
+
+
+def test_a_worker_that_came_for_the_next_level_and_goes_again_changes_nothing() -> None:
+    """The level under way has never had it."""
+    crew = Crew([_level(sessions=2)], {"w0": 2})
+    crew.idle()
+    crew.controller.join("w1")
+    crew.controller.leave("w1", GONE)
+    play_out(crew, "w0")
+    crew.idle(w0=2)
+    row, _facts = crew.ended[0]
+    assert (row["state"], row["reason"]) == ("complete", "")
+
+
+def test_reports_of_workers_that_do_not_take_part_change_nothing() -> None:
+    """One that was given up may still talk, and one may that never joined: what it tells is not counted."""
+    crew = Crew([_level(concurrency=2, sessions=2)], {"w0": 1, "w1": 1})
+    crew.idle()
+    crew.controller.leave("w1", GONE)
+    for worker in ("w1", "stranger"):
+        crew.controller.report(worker, 1, [(0, "measured", 1, Ending.PLAYED, [_fact(0.0, 1.0, 100)])], 2)
+    assert (crew.controller.ledger.done, crew.controller.facts.measured_requests) == (0, 0)
+    crew.controller.leave("stranger", "is nobody")
+    assert crew.finish("w0", "measured", _fact(0.0, 2.0, 1)) == 0
+    assert crew.finish("w0", "measured", _fact(0.0, 2.0, 1)) == 1
+    crew.idle(w0=1)
+    row, facts = crew.ended[0]
+    assert (row["measured_sessions"], facts.measured_requests, facts.ok_tokens) == (2, 2, 2)
+    assert "stranger" not in row["reason"]
+
+
+# how a level is called that did not go as planned -----------------------------------------------------------------
+
+
+def test_a_lost_worker_does_not_hide_that_the_time_was_up() -> None:
+    """A timeout stays one; both reasons are told, in their order."""
+    crew = Crew([_level(sessions=4, time_limit_s=0.05)], {"w0": 1, "w1": 1})
+    crew.idle()
+    with gevent.Timeout(5):
+        while not crew.sent("ts_cut"):
+            gevent.sleep(0.01)
+    crew.controller.leave("w1", GONE)
+    crew.idle(w0=1)
+    row, _facts = crew.ended[0]
+    assert row["state"] == "timeout"
+    assert row["reason"].index("time_limit_s = 0.05") < row["reason"].index(GONE)
+
+
+def test_a_time_that_is_up_outweighs_a_lost_worker() -> None:
+    """The other way round as well."""
+    crew = Crew([_level(sessions=4, time_limit_s=0.05)], {"w0": 1, "w1": 1})
+    crew.idle()
+    crew.controller.leave("w1", GONE)
+    with gevent.Timeout(5):
+        while not crew.sent("ts_cut"):
+            gevent.sleep(0.01)
+    crew.idle(w0=1)
+    row, _facts = crew.ended[0]
+    assert row["state"] == "timeout"
+    assert row["reason"].index(GONE) < row["reason"].index("time_limit_s = 0.05")
+
+
+def test_an_interrupted_level_tells_of_the_lost_worker_too() -> None:
+    """Interrupted is what it is called; the loss stands in the reason."""
+    crew = Crew([_level()], {"w0": 1, "w1": 1})
+    crew.idle()
+    crew.controller.leave("w1", GONE)
+    crew.controller.interrupt("the run was stopped")
+    row, _facts = crew.ended[0]
+    assert row["state"] == "interrupted"
+    assert row["reason"].startswith(GONE)
+    assert row["reason"].endswith("; the run was stopped")
+
+
+def test_a_level_that_is_stopped_is_closed_cut_and_called_by_its_state() -> None:
+    """A saturated server: no session begins any more, those under way are cut, and the next level follows."""
+    levels = [_level(sessions=None, duration_s=60.0), _level(index=1, label="next")]
+    crew = Crew(levels, {"local": 2})
+    crew.controller.stop_level("saturated", "before it began")
+    crew.idle()
+    crew.controller.stop_level("saturated", "in flight grew by 40 in 10 s")
+    assert [name for name, _, _ in crew.orders if name in ("ts_close", "ts_cut")] == ["ts_close", "ts_cut"]
+    crew.controller.stop_level("saturated", "once more")
+    crew.controller.report("local", 2, [(0, "measured", FILL_BLOCK, Ending.CUT, [_fact(0.0, 1.0, 1)])], 3)
+    row, _facts = crew.ended[0]
+    assert (row["state"], row["reason"]) == ("saturated", "in flight grew by 40 in 10 s")
+    gevent.sleep(0)
+    assert crew.begun == [0, 1]
+
+
+# levels by the clock ----------------------------------------------------------------------------------------------
+
+
+def _by_clock(**changes: Any) -> Level:
+    """Ten arrivals a second; the first tenth of a second is warm-up."""
+    arrivals = Arrivals("constant", (Stretch(0.3, 10.0, 10.0),))
+    return _level(**({"sessions": None, "duration_s": 0.2, "warmup_s": 0.1, "arrivals": arrivals} | changes))
+
+
+def _at(*times_s: float, warmup_s: float = 0.1) -> Callable[[Level], Iterator[Arrival]]:
+    phases = [Phase.WARMUP if at_s < warmup_s else Phase.MEASURED for at_s in times_s]
+    return lambda level: (Arrival(n, p, t) for n, (p, t) in enumerate(zip(phases, times_s, strict=True)))
+
+
+def dealt(crew: Crew, worker: str) -> list[int]:
+    return [number for data in crew.sent("ts_due", worker) for _phase, number, *_ in data["tickets"]]
+
+
+def wait_for_stage(crew: Crew, stage: str) -> None:
+    with gevent.Timeout(5):
+        while crew.controller.stage != stage:
+            gevent.sleep(0.01)
+
+
+def over(crew: Crew, worker: str, number: int, how: Ending = Ending.PLAYED, waiting: int = 0) -> None:
+    phase = "warmup" if number == 0 else "measured"
+    facts = [_fact(0.0, 2.0, 1)] if how == Ending.PLAYED and number else []
+    crew.report(worker, waiting, [(crew.controller.level.index, phase, number, how, facts)])
+
+
+def test_a_level_by_the_clock_counts_what_came_of_every_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One warm-up arrival and four measured: two played, one not admitted, one cut. It ends when all are accounted
+    for, and not before its time is over."""
+    monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.05)
+    crew = Crew([_by_clock()], {"local": 2}, _at(0.0, 0.1, 0.15, 0.2, 0.25))
+    crew.idle()
+    gevent.sleep(0)
+    assert dealt(crew, "local") == [0, 1, 2, 3, 4]
+    for number, how in enumerate([Ending.PLAYED, Ending.PLAYED, Ending.REFUSED, Ending.PLAYED, Ending.CUT]):
+        over(crew, "local", number, how)
+    assert crew.controller.stage == "measure"
+    wait_for_stage(crew, "drain")
+    assert [data["late_is_drain"] for data in crew.sent("ts_close")] == [False]
+    crew.idle()
+    row, facts = crew.ended[0]
+    assert (row["state"], row["reason"], row["concurrency"], row["planned_sessions"]) == ("complete", "", None, None)
+    assert (row["scheduled"], row["not_admitted"], row["lost"], row["measured_sessions"]) == (4, 1, 0, None)
+    assert (row["rate_per_s"], facts.measured_requests) == (pytest.approx(10.0), 2)
+    assert row["measured_started_s"] - row["started_s"] == pytest.approx(0.05 + 0.1, abs=0.02)
+
+
+def test_arrivals_of_a_worker_that_goes_are_dealt_again_or_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its two measured ones the first is due at once and lost, the other comes in time to the worker that is left;
+    what is scheduled is the same as without the loss."""
+    monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    level = _by_clock(duration_s=0.9, arrivals=Arrivals("constant", (Stretch(1.0, 10.0, 10.0),)))
+    crew = Crew([level], {"w0": 1, "w1": 1}, _at(0.0, 0.1, 0.11, 0.9))
+    crew.idle()
+    gevent.sleep(0)
+    assert (dealt(crew, "w0"), dealt(crew, "w1")) == ([0, 2], [1, 3])
+    crew.controller.leave("w1", GONE)
+    assert dealt(crew, "w0") == [0, 2, 3]
+    again = crew.sent("ts_due", "w0")[-1]["tickets"][0]
+    assert again[-1] == 1
+    for number in (0, 2, 3):
+        over(crew, "w0", number)
+    wait_for_stage(crew, "drain")
+    crew.idle(w0=1)
+    row, facts = crew.ended[0]
+    assert (row["scheduled"], row["lost"], row["not_admitted"], facts.measured_requests) == (3, 1, 0, 2)
+    assert row["state"] == "partial"
+    assert row["reason"].endswith("s into the level; 1 arrivals lost")
+
+
+def test_arrivals_that_the_last_worker_held_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scheduled are three measured ones, one was played, two went with the worker."""
+    monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    crew = Crew([_by_clock()], {"w1": 2}, _at(0.0, 0.1, 0.15, 0.2))
+    crew.idle()
+    gevent.sleep(0)
+    over(crew, "w1", 1)
+    crew.controller.leave("w1", GONE)
+    row, _facts = crew.ended[0]
+    assert (row["scheduled"], row["lost"], row["state"]) == (3, 2, "partial")
+    assert crew.controller.target() is None
+
+
+def test_a_level_by_the_clock_that_is_stopped_has_fewer_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose time had not come are withdrawn by the worker and were never scheduled."""
+    monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    crew = Crew([_by_clock()], {"local": 2}, _at(0.0, 0.1, 0.15, 0.2))
+    crew.idle()
+    gevent.sleep(0)
+    over(crew, "local", 0)
+    over(crew, "local", 1)
+    crew.controller.stop_level("saturated", "in flight grew")
+    over(crew, "local", 2, Ending.CUT)
+    over(crew, "local", 3, Ending.WITHDRAWN, waiting=2)
+    row, _facts = crew.ended[0]
+    assert (row["state"], row["scheduled"], row["lost"], row["not_admitted"]) == ("saturated", 2, 0, 0)
+
+
+def test_nothing_is_dealt_again_once_a_level_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that goes while the level drains had an arrival that was to be withdrawn: nobody plays it."""
+    monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    level = _by_clock(duration_s=1.9, arrivals=Arrivals("constant", (Stretch(2.0, 10.0, 10.0),)))
+    crew = Crew([level], {"w0": 1, "w1": 1}, _at(0.1, 0.11, 1.8, 1.9))
+    crew.idle()
+    gevent.sleep(0)
+    crew.controller.stop_level("saturated", "in flight grew")
+    before = len(crew.orders)
+    crew.controller.leave("w1", GONE)
+    assert len(crew.orders) == before
