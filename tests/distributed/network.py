@@ -20,7 +20,12 @@ def problem() -> str | None:
     """Why this machine cannot have namespaces; ``None`` where it can."""
     if shutil.which("ip") is None:
         return "network namespaces need ip (iproute2)"
-    return None if os.geteuid() == 0 else "network namespaces need root"
+    probe = f"ts{os.getpid()}probe"
+    tried = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        return f"network namespaces need root: {tried.stderr.strip()}"
+    _ip("netns", "del", probe)
+    return None
 
 
 def _ip(*arguments: str) -> None:

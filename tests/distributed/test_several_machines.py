@@ -82,7 +82,7 @@ def _assert_clocks_found(run: Run, wrong_by: dict[str, float]) -> None:
     clocks = {row["worker"]: row for row in run.file("workers.csv")}  # a later row of a worker replaces the first
     for name, wrong_by_s in wrong_by.items():
         assert float(clocks[name]["offset_s"]) == pytest.approx(0.0, abs=0.005), "one kernel has one monotonic clock"
-        assert float(clocks[name]["wall_offset_s"]) == pytest.approx(-wrong_by_s, abs=0.005)
+        assert float(clocks[name]["wall_offset_s"]) == pytest.approx(wrong_by_s, abs=0.005)
 
 
 def _assert_on_the_masters_axis(run: Run, server: Simulator) -> None:
