@@ -22,7 +22,7 @@ LATE_SHARE = 0.05  # of the figure
 LATE_S = 0.010  # a lateness up to this is nothing where it is in no latency
 LATE_IN_LATENCY_S = 0.005  # likewise where it is in one: arrivals by the clock, or times of reading
 LEAST_SENDS = 20  # of fewer, one late send would be the 95 % quantile
-LEAST_S = 1.0  # a process that is known for less is not judged by its CPU
+LEAST_S = 5.0  # a process that is known for less is not judged by CPU and loop lag: one standstill would decide
 MERGED_LIMIT = 0.05  # share of the reads that carried several token events
 
 
@@ -105,13 +105,19 @@ def _sends(health: LevelHealth) -> Iterator[str]:
 
 
 def _loop(health: LevelHealth) -> Iterator[str]:
-    lag_s, sends = health.most("loop_lag_p95_s"), health.sends
+    lag_s, sends = _loop_lag_s(health), health.sends
     touched = [("TTFT", sends.ttft_s)] if health.by_clock or not sends.kernel else [("E2E", sends.e2e_s)]
     if not sends.kernel:
         touched.append(("TPOT", sends.tpot_s))
     least_s = LATE_S if touched[0][0] == "E2E" else LATE_IN_LATENCY_S
     told = [text for figure, median_s in touched for text in _late("loop lag", lag_s, figure, median_s, least_s)]
     yield from told[:1]
+
+
+def _loop_lag_s(health: LevelHealth) -> float | None:
+    """Of the process that has most, among those that are known for long enough."""
+    lags = [one.loop_lag_p95_s for one in health.processes if one.seconds >= LEAST_S]
+    return max((lag_s for lag_s in lags if lag_s is not None), default=None)
 
 
 def _late(what: str, lateness_s: float | None, figure: str, median_s: float | None, least_s: float) -> Iterator[str]:
@@ -127,15 +133,16 @@ def _late(what: str, lateness_s: float | None, figure: str, median_s: float | No
 
 def _merged(health: LevelHealth) -> Iterator[str]:
     """A server that sends several tokens together is not the generator's fault. That is told by how late the reads
-    were: a process that is never late by half the time between reads does not merge them."""
+    were: a process that is never late by half the time between reads does not merge them. Loop lag stands in where the
+    kernel tells nothing of the reads."""
     sends = health.sends
-    lags = [lag for lag in (health.most("loop_lag_p95_s"), sends.read_lag_p95_s) if lag is not None]
-    if (sends.merged_share or 0.0) <= MERGED_LIMIT or not lags or sends.read_gap_s is None:
+    lag_s = _loop_lag_s(health) if sends.read_lag_p95_s is None else sends.read_lag_p95_s
+    if (sends.merged_share or 0.0) <= MERGED_LIMIT or lag_s is None or sends.read_gap_s is None:
         return
-    if max(lags) > sends.read_gap_s / 2:
+    if lag_s > sends.read_gap_s / 2:
         yield (
-            f"{sends.merged_share:.0%} of the reads carried several token events, and reading was up to "
-            f"{_ms(max(lags))} late at {_ms(sends.read_gap_s)} between reads"
+            f"{sends.merged_share:.0%} of the reads carried several token events, and reading was up to {_ms(lag_s)} "
+            f"late at {_ms(sends.read_gap_s)} between reads"
         )
 
 

@@ -232,7 +232,10 @@ def health(process: dict[str, Any] | None = None, sends: dict[str, Any] | None =
         (health(), None),
         (health({"cpu_share": 0.9}), None),
         (health({"cpu_share": 0.93}), "CPU 93% of a core in w2, above 90%"),
-        (health({"cpu_share": 1.0, "seconds": 0.6}), None),  # half a second of work is no level
+        (
+            health({"cpu_share": 1.0, "loop_lag_p95_s": 1.0, "seconds": 4.9}),
+            None,
+        ),  # too short for a standstill to decide
         (health(sends={"delay_p95_s": 0.0101}), "send delay p95 10.1 ms, above 10 ms: 5% of TTFT p50 200 ms"),
         (health(sends={"delay_p95_s": 0.05, "ttft_s": 1.0}), None),  # 5 % of it
         (
@@ -264,6 +267,11 @@ def health(process: dict[str, Any] | None = None, sends: dict[str, Any] | None =
             "30% of the reads carried several token events, and reading was up to 15 ms late at 20 ms between reads",
         ),
         (health(sends={"merged_share": 0.3}), None),  # read within 3 ms: the server sends them together
+        (health({"loop_lag_p95_s": 0.015}, {"merged_share": 0.3}), None),  # likewise, whatever timers do
+        (
+            health({"loop_lag_p95_s": 0.0049}, {"merged_share": 0.3, "read_lag_p95_s": None, "read_gap_s": 0.009}),
+            "30% of the reads carried several token events, and reading was up to 4.9 ms late at 9 ms between reads",
+        ),
         (health(sends={"merged_share": 0.05, "read_lag_p95_s": 0.015}), None),
         (
             health({"held_s": 3.5}),
