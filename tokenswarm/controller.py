@@ -63,6 +63,7 @@ class Controller:
         self._next_level = next_level
         self._on_level_begin = on_level_begin
         self._arrivals = arrivals
+        self._dealt: tuple[int, float] | None = None
         self._changed = gevent.event.Event()
         self._timers: list[gevent.Greenlet] = []
         self._started_s: float | None = None
@@ -92,11 +93,18 @@ class Controller:
     def between_levels(self) -> bool:
         return self.stage in ("spawn", "end")
 
-    def join(self, worker: str, offset_s: float = 0.0) -> None:
-        """One that joins while a level is under way is used from the next."""
-        self.crew.join(worker, offset_s, now=self.stage == "spawn")
+    def join(self, worker: str, offset_s: float = 0.0, *, dealt: bool = True) -> None:
+        """One that joins while a level is under way is used from the next. ``dealt``: Locust has given it its part of
+        the users already."""
+        self.crew.join(worker, offset_s, now=self.stage == "spawn", dealt=dealt)
         if self.stage == "spawn":
             self._changed.set()
+
+    def deal_done(self, target: tuple[int, float]) -> None:
+        """Locust has dealt the users of this ``target`` to all workers. Once told, a level waits for it: as many users
+        as it wants may wait while some of them are still to be moved."""
+        self._dealt = target
+        self._advance()
 
     def leave(self, worker: str, why: str) -> None:
         """``worker`` is gone, or given up; ``why`` names it."""
@@ -156,7 +164,7 @@ class Controller:
         if self.finished:
             return
         match self.stage:
-            case "spawn" if self.crew.waiting == self.level.concurrency and self.crew.dealt:
+            case "spawn" if self.crew.waiting == self.level.concurrency and self._dealt in (None, self.target()):
                 self._begin_level()
             case "tail" if self.clockwork is not None and self.clockwork.timetable.complete:
                 self._drain()

@@ -18,7 +18,6 @@ class WorkerState:
     orders: int = 0  # sent to it; a report that has not seen them all tells nothing of who waits now
     answered: int = 0  # the last order that it is known to have obeyed
     users: int = 0  # that it had when the level under way began
-    new: bool = True  # it has not been part of a level yet
     offset_s: float = 0.0  # to add to its monotonic seconds to get the master's
 
     @property
@@ -85,18 +84,11 @@ class Crew:
     def begin(self) -> None:
         """A level begins: all users wait."""
         for state in self.workers.values():
-            state.users, state.new = state.waiting, False
+            state.users = state.waiting
 
     @property
     def waiting(self) -> int:
         return sum(state.waiting for state in self.workers.values())
-
-    @property
-    def dealt(self) -> bool:
-        """Those that are new have their part of the users, which Locust then deals evenly: as many as are wanted may
-        wait while some of them are still to be moved."""
-        part = self.waiting // max(1, len(self.workers))
-        return all(state.waiting >= part for state in self.workers.values() if state.new)
 
     @property
     def users(self) -> dict[str, int]:

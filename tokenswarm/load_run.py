@@ -90,9 +90,10 @@ class LoadRun:
 
     # workers ------------------------------------------------------------------------------
 
-    def join(self, member: Member) -> None:
+    def join(self, member: Member, *, dealt: bool) -> None:
+        """``dealt``: it has its part of the users already."""
         if self.controller is not None:
-            self.controller.join(member.name, member.offset_s)
+            self.controller.join(member.name, member.offset_s, dealt=dealt)
         self.write_clock(member)
 
     def leave(self, member: Member, line: str) -> None:

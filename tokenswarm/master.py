@@ -68,13 +68,16 @@ class RunMaster:
         *,
         alone: bool,
         table: bool,
+        leave: Callable[[int], None],
         resumption: Resumption | None = None,
     ) -> None:
+        """``leave`` ends the process with an exit code while Locust is still waiting for workers."""
         levels = planned_levels(planner.scenario)  # of a search the first
         self.levels = levels if resumption is None else resumption.missing(levels)
         self.exit_code: int | None = None
         self.table_text = ""
         self._run: LoadRun | None = None
+        self._leave = leave
         self._resumption = resumption
         self._planner = planner
         self._environment = environment
@@ -84,6 +87,7 @@ class RunMaster:
         self._table = table
         self._statistics = LocustStatistics(environment)
         self._roster = Roster(self._runner, alone=alone, on_gone=self._on_gone)
+        self._dealt_to: set[str] = set()  # Locust's ids of the workers among which it has dealt the users
         self._stopped: set[str] = set()
         self._ending: gevent.Greenlet | None = None
         for message, handler in self._handlers().items():
@@ -100,9 +104,14 @@ class RunMaster:
         """When a worker comes or goes Locust would move users, and end their sessions, in the middle of a level."""
         start = self._runner.start
 
-        def start_for_the_shape(*arguments: Any, **options: Any) -> None:
-            if gevent.getcurrent() is self._runner.shape_greenlet:
-                start(*arguments, **options)
+        def start_for_the_shape(user_count: int, spawn_rate: float, *arguments: Any, **options: Any) -> None:
+            if gevent.getcurrent() is not self._runner.shape_greenlet:
+                return
+            clients = self._runner.clients
+            self._dealt_to = {client.id for client in (*clients.ready, *clients.running, *clients.spawning)}
+            start(user_count, spawn_rate, *arguments, **options)
+            if self.controller is not None:
+                self.controller.deal_done((user_count, spawn_rate))
 
         self._runner.start = start_for_the_shape
 
@@ -158,7 +167,7 @@ class RunMaster:
         if run is None or member.run == run.plan.run or not member.clock_known or member.gone:
             return
         self._roster.begin(member, run.plan.run)
-        run.join(member)
+        run.join(member, dealt=self._alone or member.client in self._dealt_to)
         data = {
             "run": run.plan.run,
             "life": member.life,
@@ -202,6 +211,7 @@ class RunMaster:
             return
         line = f"worker {member.name} {member.gone} at {datetime.now():%H:%M:%S}"
         log.error("%s", line)
+        self._dealt_to.discard(member.client)
         run.leave(member, line)
         if not self._roster.present and self._headless:
             gevent.spawn(self._runner.quit)  # Locust would stop, and wait for somebody to end it
@@ -226,7 +236,10 @@ class RunMaster:
             self._run.unable.append(problem)
         if self._headless:
             self.exit_code = BAD_INPUT
-        gevent.spawn(self._runner.quit if self._headless else self._runner.stop)
+        if self._headless and self._runner.state == "ready":
+            self._leave(BAD_INPUT)
+        else:
+            gevent.spawn(self._runner.quit if self._headless else self._runner.stop)
 
     # a run --------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -111,8 +111,15 @@ class Session:
                 raise
             log.warning("%s", error)  # the page can name another host; it is checked when a run starts
         resumption = Resumption.of(Path(options.resume), scenario) if options.resume else None
-        table = not options.no_table
-        return RunMaster(environment, planner, results, alone=self.alone, table=table, resumption=resumption)
+        return RunMaster(
+            environment,
+            planner,
+            results,
+            alone=self.alone,
+            table=not options.no_table,
+            leave=_leaver(),
+            resumption=resumption,
+        )
 
     def listen(self, events: Any) -> None:
         """Follow Locust through the beginning and the end of each run."""
@@ -241,6 +248,12 @@ def _interrupt_main_only() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         main, loop = gevent.getcurrent(), gevent.get_hub().loop
         gevent.signal_handler(signal.SIGINT, loop.run_callback, main.throw, KeyboardInterrupt)
+
+
+def _leaver() -> Callable[[int], None]:
+    """Ends Locust's main greenlet, the current one, with an exit code."""
+    main, loop = gevent.getcurrent(), gevent.get_hub().loop
+    return lambda code: loop.run_callback(main.throw, SystemExit(code))
 
 
 def _end_with_parent(signal_number: int = signal.SIGTERM) -> None:
