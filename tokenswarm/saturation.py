@@ -20,7 +20,7 @@ BEHIND_MORE = 10.0  # sessions for each e-fold of rate above that: more arrivals
 USUAL_PER_S = 5.0
 RISE_SD, BEHIND_SD = 3.0, 4.0  # of the sessions in flight, which by chance vary by the root of their number
 STILL_BEHIND_SD, FASTER_SD = 0.5, 1.0
-SETTLED_S = 30.0  # without a warm-up: the latest time at which counting begins
+LIFETIMES = 1.5  # so many mean times of a session go by before counting begins: in flight rises in any case till then
 FEW = 10  # sessions
 UNSEEN = 2.0  # so many times more where the engine says that nothing waits
 
@@ -44,16 +44,21 @@ class SaturationWatch:
 
     def __init__(self, rate_per_s: float, *, warmup_s: float = 0.0, clumping: float = 1.0) -> None:
         """``warmup_s``: the time in which sessions in flight may rise to what the rate implies; counting begins after
-        it. ``clumping``: variance of the gaps between arrivals over that of a Poisson process."""
+        it, and after one and a half times the mean time of a session. ``clumping``: variance of the gaps between
+        arrivals over that of a Poisson process."""
         self._rate_per_s = rate_per_s
         self._warmup_s = warmup_s
         more = BEHIND_MORE * math.log(max(1.0, rate_per_s / USUAL_PER_S))
         self._enough = (BEHIND + more) * max(1.0, (1.0 + clumping) / 2)
         self._behind = 0.0
         self._excursion: list[Second] = []  # since completions last kept up
+        self._seen: list[Second] = []
+        self._flight_s = 0.0  # of all sessions together
 
     def second(self, now: Second) -> str | None:
         """Why the level need not go on: one clause; ``None`` as long as chance explains what is seen."""
+        self._flight_s += now.in_flight * (now.time_s - (self._seen[-1].time_s if self._seen else 0.0))
+        self._seen.append(now)
         if not self._excursion:
             if self._begins(now):
                 self._excursion = [now]
@@ -68,10 +73,9 @@ class SaturationWatch:
         return self._reason() if self._grows(now) else None
 
     def _begins(self, now: Second) -> bool:
-        """After the warm-up; without one as soon as more have ended than are in flight, or after a while."""
-        if self._warmup_s:
-            return now.time_s >= self._warmup_s
-        return now.time_s >= SETTLED_S or now.finished >= max(FEW, now.in_flight)
+        """After the warm-up, and not before sessions in flight could become as many as the rate implies."""
+        enough = now.finished >= FEW and now.time_s >= self._warmup_s
+        return enough and now.time_s >= LIFETIMES * self._session_s(now)
 
     def _grows(self, now: Second) -> bool:
         """Too far behind, more in flight than by chance, behind still, and not about to catch up."""
@@ -87,6 +91,17 @@ class SaturationWatch:
         per_s_before = before / (middle.time_s - first.time_s) if middle is not first else 0.0
         faster = lately - per_s_before * (now.time_s - middle.time_s)
         return still and faster < FASTER_SD * math.sqrt(max(before + lately, 1))
+
+    def _session_s(self, now: Second) -> float:
+        """Mean time of the sessions that have ended, as if those in flight were the latest that have arrived."""
+        ages_s, left = 0.0, now.in_flight
+        for earlier, later in zip(reversed(self._seen[:-1]), reversed(self._seen), strict=False):
+            came = min(left, later.arrived - earlier.arrived)
+            ages_s += came * (now.time_s - later.time_s)
+            left -= came
+            if not left:
+                break
+        return (self._flight_s - ages_s) / now.finished if now.finished else math.inf
 
     def _reason(self) -> str:
         first, now = self._excursion[0], self._excursion[-1]
