@@ -38,7 +38,7 @@ def test_a_calibration_is_kept_for_later_runs(
     assert (entry["server"], entry["processes"], entry["machine"]) == (server, processes, machine())
     assert [level["load"] for level in entry["levels"]] == [1, 4]
     for level in entry["levels"]:
-        assert 5 <= level["requests"] == level["compared"]
+        assert 1 <= level["requests"] == level["compared"]
         assert (level["failed"], level["tokens_exact"]) == (0, True)
         assert 0 < level["busiest_cpu"] < 1
         assert (level["master_cpu"] is None) == (processes == 1)
