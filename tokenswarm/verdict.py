@@ -58,8 +58,10 @@ def judged_level(folder: Path, index: int) -> LevelVerdict:
         return _undecided(f"the analysis failed: {_last_line(table)}")
     try:
         return _level_verdict(json.loads(table.stdout), index)
-    except (ValueError, KeyError, StopIteration) as problem:
-        return _undecided(f"the analysis gave no verdict on it: {type(problem).__name__} {problem}".strip())
+    except StopIteration:
+        return _undecided("the analysis gave no verdict on it: it has no request")
+    except (ValueError, KeyError) as problem:
+        return _undecided(f"the analysis gave no verdict on it: {type(problem).__name__} {problem}")
 
 
 def _undecided(why: str) -> LevelVerdict:
