@@ -512,9 +512,12 @@ def test_a_worker_that_joins_in_the_middle_is_used_from_the_next_level() -> None
     crew = Crew(levels, {"w0": 2})
     crew.idle()
     before = crew.controller.target()
-    crew.controller.join("w1")
+    crew.controller.join("w1", dealt=False)
     crew.controller.report("w1", 0, [], 0)
     play_out(crew, "w0")
+    assert crew.controller.crew.users == {"w0": 2}
+    crew.report("w0", 1, [])
+    assert crew.ended == []
     crew.idle(w0=2)
     assert len(crew.ended) == 1
     assert crew.sent("ts_grant", "w1") == []
@@ -526,13 +529,24 @@ def test_a_worker_that_joins_in_the_middle_is_used_from_the_next_level() -> None
     assert (len(crew.tickets("measured", "w0")), crew.tickets("measured", "w1")) == (3, [1])
 
 
+def test_a_worker_that_has_its_users_already_changes_no_target() -> None:
+    """Locust dealt them before it was heard of: to deal them anew would stop and start users for nothing."""
+    crew = Crew([_level()], {"w0": 1})
+    before = crew.controller.target()
+    crew.controller.join("w1", dealt=True)
+    assert crew.controller.target() == before
+    crew.controller.join("w2", dealt=False)
+    assert crew.controller.target() != before
+
+
 def test_equal_users_do_not_begin_before_they_are_dealt_to_those_who_joined() -> None:
     """Two users wait already when the next level comes, but one of them is about to be moved to the new worker: a level
     that began now would lose it in the middle."""
     levels = [_level(index=i, concurrency=2, sessions=2, label=str(i)) for i in range(2)]
     crew = Crew(levels, {"w0": 2})
+    deal(crew)
     crew.idle()
-    crew.controller.join("w1")
+    crew.controller.join("w1", dealt=False)
     play_out(crew, "w0")
     crew.idle(w0=2)
     gevent.sleep(0)
@@ -540,6 +554,26 @@ def test_equal_users_do_not_begin_before_they_are_dealt_to_those_who_joined() ->
     assert crew.begun == [0]
     crew.idle(w0=1)
     crew.idle(w1=1)
+    assert crew.begun == [0]
+    deal(crew)
+    assert crew.begun == [0, 1]
+
+
+def deal(crew: Crew) -> None:
+    target = crew.controller.target()
+    assert target is not None
+    crew.controller.deal_done(target)
+
+
+def test_equal_users_begin_at_once_where_nobody_came_or_went() -> None:
+    """Locust has dealt them for the level before and has nothing to do."""
+    levels = [_level(index=i, concurrency=2, sessions=2, label=str(i)) for i in range(2)]
+    crew = Crew(levels, {"w0": 2})
+    deal(crew)
+    crew.idle()
+    play_out(crew, "w0")
+    crew.idle(w0=2)
+    gevent.sleep(0)
     assert crew.begun == [0, 1]
 
 
@@ -731,6 +765,22 @@ def test_a_level_by_the_clock_that_is_stopped_has_fewer_scheduled(monkeypatch: p
     over(crew, "local", 3, Ending.WITHDRAWN, waiting=2)
     row, _facts = crew.ended[0]
     assert (row["state"], row["scheduled"], row["lost"], row["not_admitted"]) == ("saturated", 2, 0, 0)
+
+
+def test_what_has_arrived_may_go_on_for_a_while_and_is_then_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One session of two is still under way when the limit for it is over: it is cut, and the level is complete."""
+    monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    crew = Crew([_by_clock(drain_limit_s=0.05)], {"local": 2}, _at(0.1, 0.15))
+    crew.idle()
+    wait_for_stage(crew, "tail")
+    over(crew, "local", 1)
+    assert crew.sent("ts_close") == []
+    wait_for_stage(crew, "drain")
+    assert len(crew.sent("ts_cut")) == 1
+    crew.report("local", 2, [(0, "measured", 0, Ending.CUT, [_fact(0.0, 3.0, 1, ok=False)])])
+    row, facts = crew.ended[0]
+    assert (row["state"], row["reason"], row["scheduled"], row["lost"]) == ("complete", "", 2, 0)
+    assert facts.measured_requests == 2
 
 
 def test_nothing_is_dealt_again_once_a_level_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

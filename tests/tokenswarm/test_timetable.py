@@ -203,6 +203,49 @@ def test_sessions_under_way_have_arrived_and_not_ended() -> None:
     assert timetable.under_way(0.0) == 1
 
 
+class Workers:
+    """Hold what they are dealt; count what becomes of the measured ones."""
+
+    def __init__(self, timetable: Timetable, warmups: int, users: dict[str, int]) -> None:
+        self.timetable, self.warmups, self.users = timetable, warmups, dict(users)
+        self.held: dict[int, str] = {}
+        self.arrived: set[int] = set()
+        self.ended = Counter[str]()
+
+    def get(self, dealt: dict[str, list[Arrival]]) -> None:
+        for worker, arrivals in dealt.items():
+            assert self.users[worker] > 0
+            for arrival in arrivals:
+                assert arrival.number not in self.held
+                self.held[arrival.number] = worker
+                self.arrived.add(arrival.number)
+
+    def end(self, number: int, *, withdrawn: bool) -> None:
+        self.timetable.finish(self.held.pop(number), number, withdrawn=withdrawn)
+        self._count(number, "withdrawn" if withdrawn else "finished")
+
+    def die(self, worker: str, now_s: float) -> None:
+        """Number ``n`` is due at ``n`` seconds: what is due later is dealt again, the rest lost."""
+        del self.users[worker]
+        mine = [number for number, holder in self.held.items() if holder == worker]
+        for number in mine:
+            del self.held[number]
+        self.get(self.timetable.take_back(worker, now_s, self.users))
+        for number in mine:
+            again = number >= now_s and any(self.users.values())
+            assert (number in self.held) == again
+            if not again:
+                self._count(number, "lost")
+
+    def _count(self, number: int, what: str) -> None:
+        self.ended[what] += number >= self.warmups
+
+    def check(self) -> None:
+        held = sum(number >= self.warmups for number in self.held)
+        assert self.timetable.lost == self.ended["lost"]
+        assert self.timetable.scheduled == self.ended["finished"] + self.ended["lost"] + held
+
+
 @given(
     users=st.dictionaries(st.sampled_from(["w0", "w1", "w2", "w3"]), st.integers(0, 4), min_size=1),
     total=st.integers(0, 60),
@@ -213,49 +256,18 @@ def test_every_arrival_ends_once_or_is_lost_or_withdrawn(
     users: dict[str, int], total: int, warmups: int, seed: int
 ) -> None:
     """Sessions end in any order and workers die at any moment: scheduled = finished + lost + held at all times, none
-    is given to two workers, and without losses after the time was up all are finished."""
-    rng, timetable = random.Random(seed), Timetable(every_second(total, warmups))
-    phases = {arrival.number: arrival.phase for arrival in every_second(total, warmups)}
-    there, held, ended = dict(users), dict[int, str](), Counter[str]()
-    arrived, at_s = set[int](), 0.0
-
-    def deal(dealt: dict[str, list[Arrival]]) -> None:
-        for worker, arrivals in dealt.items():
-            assert there[worker] > 0
-            for arrival in arrivals:
-                assert arrival.number not in held
-                held[arrival.number] = worker
-                arrived.add(arrival.number)
-
-    def counts(number: int, what: str) -> None:
-        if phases[number] == Phase.MEASURED:
-            ended[what] += 1
-
-    while there and not timetable.complete:
-        at_s += rng.choice([0.5, 1.0, 4.0])
-        deal(timetable.hand_out(at_s + 2.0, there))
-        for number in rng.sample(sorted(held), rng.randint(0, len(held))):
-            withdrawn = number >= at_s and rng.random() < 0.1
-            timetable.finish(held.pop(number), number, withdrawn=withdrawn)
-            counts(number, "withdrawn" if withdrawn else "finished")
+    is held by two workers, and in the end every one is accounted for."""
+    rng, timetable, now_s = random.Random(seed), Timetable(every_second(total, warmups)), 0.0
+    workers = Workers(timetable, warmups, users)
+    while any(workers.users.values()) and not timetable.complete:
+        now_s += rng.choice([0.5, 1.0, 4.0])
+        workers.get(timetable.hand_out(now_s + 2.0, workers.users))
+        for number in rng.sample(sorted(workers.held), rng.randint(0, len(workers.held))):
+            workers.end(number, withdrawn=number >= now_s and rng.random() < 0.1)
         if rng.random() < 0.2:
-            dead = rng.choice(sorted(there))
-            del there[dead]
-            mine = [number for number, worker in held.items() if worker == dead]
-            for number in mine:
-                del held[number]
-            again = timetable.take_back(dead, at_s, there)
-            deal(again)
-            for number in mine:
-                assert (number in held) == (number >= at_s and any(there.values()))
-                if number not in held:
-                    counts(number, "lost")
-        measured_held = sum(phases[number] == Phase.MEASURED for number in held)
-        assert timetable.lost == ended["lost"]
-        assert timetable.scheduled == ended["finished"] + ended["lost"] + measured_held
-        if not any(there.values()):
-            break
+            workers.die(rng.choice(sorted(workers.users)), now_s)
+        workers.check()
     if timetable.complete:
-        assert arrived == set(range(total))
-        assert not held
-        assert sum(ended.values()) == sum(phase == Phase.MEASURED for phase in phases.values())
+        assert workers.held == {}
+        assert workers.arrived == set(range(total))
+        assert workers.ended.total() == max(0, total - warmups)
