@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.calibration import calibration_notes
 from analysis.health_notes import merged_read_notes
 from analysis.level_names import level_names
-from analysis.level_state import Basis
+from analysis.level_state import Basis, state_of
 from analysis.levels import LevelRow
 from analysis.outcome import Note
 from analysis.run_folder import Run
@@ -96,11 +96,23 @@ def _level_states(run: Run, rows: list[LevelRow]) -> list[Note]:
     ]
     if missing := unrun_levels(run, rows):
         notes.append(Note("level state", f"planned but without any request: {', '.join(missing)}"))
+        notes += _reasons(run, missing)
     if any(row.level is None for row in rows):
         notes.append(
             Note("level state", "free-running load: one row for the whole run, c is the largest number of users")
         )
     return notes
+
+
+def _reasons(run: Run, missing: list[str]) -> list[Note]:
+    """Why levels without a request ended, where ``levels.csv`` tells."""
+    names = level_names(run)
+    told = {names.get(int(level), ""): state_of(run, int(level)) for level in run.levels["level"].dropna()}
+    return [
+        Note("level state", f"{name}: {state}: {reason}")
+        for name, (state, reason) in told.items()
+        if name in missing and reason
+    ]
 
 
 def _early_stops(rows: list[LevelRow]) -> list[Note]:

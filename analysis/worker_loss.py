@@ -17,8 +17,8 @@ def loss_notes(run: Run) -> list[Note]:
     names = level_names(run)
     notes = []
     lines = run.levels.dropna(subset=["level", "lost"]).drop_duplicates("level", keep="last")
-    for level, lost in zip(lines["level"], lines["lost"], strict=True):
-        if lost > 0:
+    for level, lost, reason in zip(lines["level"], lines["lost"], lines["reason"].astype("object"), strict=True):
+        if lost > 0 and "lost" not in str(reason):  # else the reason tells it
             name = names.get(int(level), f"level {int(level)}")
             arrivals = "1 arrival was" if lost == 1 else f"{int(lost)} arrivals were"
             text = f"{name}: {arrivals} handed to a worker that was lost; what became of that is unknown"

@@ -114,6 +114,8 @@ def test_counts_close(table: Any, mixed: Path) -> None:
     }  # fmt: skip
     assert (first["ok"], first["failed"], first["cancelled"]) == (4, 3, 2)  # not admitted is failed
     assert not any(note["key"] == "arrivals" for note in answer.json["notes"])
+    text = "1/s: 1 arrival was handed to a worker that was lost; what became of that is unknown"
+    assert [note["text"] for note in answer.json["notes"] if note["key"] == "lost"] == [text]
     found = figures(answer)
     assert found["sent_per_s"] == pytest.approx(0.7)
     assert found["done_per_s"] == pytest.approx(0.4)

@@ -93,6 +93,18 @@ def test_a_session_that_was_played_again_is_two(table: Any, tmp_path: Path) -> N
     assert level["figures"]["job_mean_s"]["value"] == pytest.approx(3.0)
 
 
+def test_a_level_without_requests_says_why(table: Any, halved: Path) -> None:
+    """The second level got no users in time: its reason is shown although it has no row."""
+    facts = json.loads((halved / "run.json").read_text())
+    facts["levels"].append({"level": 1, "concurrency": 4, "label": "c=4"})
+    (halved / "run.json").write_text(json.dumps(facts))
+    first = {"concurrency": 2, "state": "partial", "reason": GONE}
+    write_levels(halved, [first, {"concurrency": 4, "state": "partial", "reason": "only 2 of 4 users were ready"}])
+    lines = table(halved, "--width", "200").out.splitlines()
+    assert "planned but without any request: c=4" in lines
+    assert "c=4: partial: only 2 of 4 users were ready" in lines
+
+
 @pytest.mark.parametrize("state", ["partial", "timeout", "interrupted", "saturated"])
 def test_no_such_state_lets_a_run_decide(table: Any, halved: Path, state: str) -> None:
     """Levels that did not run to their end have a mark and their reason, and --check says 3."""
