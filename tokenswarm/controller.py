@@ -64,6 +64,7 @@ class Controller:
         self._on_level_begin = on_level_begin
         self._arrivals = arrivals
         self._dealt: tuple[int, float] | None = None
+        self._changes = 0  # of the crew, that the users are dealt by
         self._changed = gevent.event.Event()
         self._timers: list[gevent.Greenlet] = []
         self._started_s: float | None = None
@@ -79,8 +80,10 @@ class Controller:
     def target(self) -> tuple[int, float] | None:
         """Users and spawn rate wanted now; ``None`` when the run is over. The rate, always enough for all at once,
         changes where users are to be dealt anew among other workers."""
+        if self.stage == "spawn":  # in the middle of a level nobody is moved
+            self._changes = self.crew.changes
         users = self.level.concurrency
-        return None if self.finished else (users, float(users + self.crew.changes))
+        return None if self.finished else (users, float(users + self._changes))
 
     def wait_for_change(self) -> None:
         """Block until the level has changed, workers came or went between levels, or the run is over."""
