@@ -167,7 +167,7 @@ class Controller:
         if self.finished:
             return
         match self.stage:
-            case "spawn" if self.crew.waiting == self.level.concurrency and self._dealt in (None, self.target()):
+            case "spawn" if self._all_users_wait():
                 self._begin_level()
             case "tail" if self.clockwork is not None and self.clockwork.timetable.complete:
                 self._drain()
@@ -180,6 +180,11 @@ class Controller:
                 self._end_level()
             case _:
                 pass
+
+    def _all_users_wait(self) -> bool:
+        """And where they are wanted: Locust has none of them to move any more."""
+        ready = self.crew.waiting == self.level.concurrency and self.crew.settled
+        return ready and self._dealt in (None, self.target())
 
     # a level ----------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ class WorkerState:
     orders: int = 0  # sent to it; a report that has not seen them all tells nothing of who waits now
     answered: int = 0  # the last order that it is known to have obeyed
     users: int = 0  # that it had when the level under way began
+    dealt: bool = True  # it is known to have had its part of the users
     offset_s: float = 0.0  # to add to its monotonic seconds to get the master's
 
     @property
@@ -37,7 +38,7 @@ class Crew:
 
     def join(self, worker: str, offset_s: float, *, now: bool, dealt: bool) -> None:
         """``now``: no level is under way; ``dealt``: it has its part of the users already."""
-        state = WorkerState(worker, offset_s=offset_s)
+        state = WorkerState(worker, dealt=dealt, offset_s=offset_s)
         self.changes += not dealt
         if now:
             self.workers[worker] = state
@@ -84,11 +85,18 @@ class Crew:
     def begin(self) -> None:
         """A level begins: all users wait."""
         for state in self.workers.values():
-            state.users = state.waiting
+            state.users, state.dealt = state.waiting, True
 
     @property
     def waiting(self) -> int:
         return sum(state.waiting for state in self.workers.values())
+
+    @property
+    def settled(self) -> bool:
+        """Whether newcomers have their part, which is an even one: Locust says that users are dealt as soon as it has
+        sent the orders, and those that are still to be moved wait meanwhile where they were."""
+        part = self.waiting // max(1, len(self.workers))
+        return all(state.dealt or state.waiting >= part for state in self.workers.values())
 
     @property
     def users(self) -> dict[str, int]:

@@ -552,10 +552,11 @@ def test_equal_users_do_not_begin_before_they_are_dealt_to_those_who_joined() ->
     gevent.sleep(0)
     crew.idle(w0=2)
     assert crew.begun == [0]
-    crew.idle(w0=1)
-    crew.idle(w1=1)
+    deal(crew)  # the orders are sent, and not obeyed yet
     assert crew.begun == [0]
-    deal(crew)
+    crew.idle(w0=1)
+    assert crew.begun == [0]
+    crew.idle(w1=1)
     assert crew.begun == [0, 1]
 
 

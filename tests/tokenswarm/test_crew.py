@@ -104,6 +104,31 @@ def test_one_that_comes_back_during_a_level_begins_anew() -> None:
     assert "w1" not in crew.workers
 
 
+def test_newcomers_are_settled_with_an_even_part() -> None:
+    """Seven users on three workers: at least two for the newcomer, which may still wait elsewhere; who has been there
+    may have any number."""
+    crew, _ = a_crew(w0=6, w1=1)
+    assert crew.settled
+    crew.join("w2", 0.0, now=True, dealt=False)
+    assert not crew.settled
+    crew.report("w0", 5, 0)
+    crew.report("w2", 1, 0)
+    assert not crew.settled
+    crew.report("w0", 4, 0)
+    crew.report("w2", 2, 0)
+    assert crew.settled
+    crew.begin()
+    crew.report("w2", 0, 0)
+    assert crew.settled
+
+
+def test_one_user_settles_any_number_of_newcomers() -> None:
+    """There is nothing to deal to the others."""
+    crew, _ = a_crew(w0=1)
+    crew.join("w1", 0.0, now=True, dealt=False)
+    assert crew.settled
+
+
 def test_changes_tell_that_users_are_to_be_dealt_anew() -> None:
     """Each time that somebody comes without users or goes; not when one comes that has its part, or nobody goes."""
     crew, _ = a_crew(w0=1)
