@@ -148,7 +148,8 @@ class RunMaster:
         problem = f"worker w{self._runner.get_worker_index(client)} ({client}): {why}"
         log.error("%s", problem)
         self._runner.send_message("ts_refuse", {"problem": problem}, client_id=client)
-        if self._headless:
+        needed = self._run is None or client in self._dealt_to
+        if self._headless and needed:  # one that comes on top is left out, and the run goes on
             self._give_up(problem)
 
     def _on_pong(self, environment: Any, msg: Any, **_: Any) -> None:
