@@ -37,6 +37,7 @@ from tokenswarm.rundir import require_results_folder
 from tokenswarm.scenario import Scenario, load_scenario
 
 START_LIMIT_S = 120.0
+BUSY = 0.6  # of a core: a process that is busier lacks time of its own
 PER_LEVEL_LIMIT_S = 60.0  # beside its measured time
 COLUMNS = {  # of the table; errors in milliseconds
     "load": "load",
@@ -251,9 +252,19 @@ def sentence(entry: Mapping[str, Any]) -> str:
         parts.append(f"truthful up to {_named(entry['axis'], reached)} with {processes}: {', '.join(errors)}")
     if reached != highest:
         first = next((one for one in entry["levels"] if not one["truthful"]), None)
-        why = "" if first is None else f" at {_named(entry['axis'], first['load'])}: {'; '.join(first['doubts'])}"
-        parts.append(f"not truthful with {processes}{why}; use more load processes (ARGS='--processes N')")
+        if first is None:
+            parts.append(f"not all levels were measured; the highest is {_named(entry['axis'], highest)}")
+        else:
+            where = f"not truthful with {processes} at {_named(entry['axis'], first['load'])}"
+            parts.append(f"{where}: {'; '.join(first['doubts'])}; {_advice(first)}")
     return "\n".join(parts)
+
+
+def _advice(level: Row) -> str:
+    cpu = level["busiest_cpu"]
+    if cpu is None or cpu > BUSY:
+        return "use more load processes (ARGS='--processes N')"
+    return f"the load process was busy for {cpu:.0%} of the time only: repeat it while nothing else runs"
 
 
 if __name__ == "__main__":

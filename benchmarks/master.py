@@ -11,6 +11,7 @@ from dataclasses import replace
 from benchmarks.build import BenchmarkError
 from benchmarks.figures import Row
 from benchmarks.load import END_LIMIT_S, READY_LIMIT_S, RECORDS, Bench, Shape, wait_until, watch
+from benchmarks.one_core import Arriving
 from benchmarks.process import PinnedProcess
 from benchmarks.server import ReferenceServer
 
@@ -20,34 +21,43 @@ SECONDS = 60.0
 TTFT_S = 0.1
 
 
-def rows(bench: Bench, seconds: float = SECONDS, per_s: int = ROWS_PER_S) -> list[Row]:
-    """Requests for one token each, from two workers that share the client's core; the master is on the server's."""
-    part = bench.part("rows")
+def rows(bench: Bench) -> list[Row]:
+    """Requests for one token each, from two workers that share the client's core; the master is on the server's.
+
+    A closed loop, whose master hands out a ticket for each row, and an open one, whose master hands out arrival times.
+    """
+    one = {"tokens": 1, "ttft_us": round(TTFT_S * 1e6), "itl_us": 0, "jitter_us": 0}
     # What a request costs beside its time to first token, about 4 ms, is made up by as many more users.
-    shape = Shape(round(per_s * (TTFT_S + 0.004)), tokens=1, ttft_us=round(TTFT_S * 1e6), itl_us=0, jitter_us=0)
+    closed = Shape(round(ROWS_PER_S * (TTFT_S + 0.004)), **one)
+    open_ = Arriving(2_000, per_s=ROWS_PER_S, **one)
+    return [
+        {"load": name, **_run(bench.part(f"rows-{name}"), shape)}
+        for name, shape in (("closed", closed), ("open", open_))
+    ]
+
+
+def _run(part: Bench, shape: Shape, seconds: float = SECONDS) -> Row:
     with ExitStack() as stack:
         server = stack.enter_context(part.server("--records", str(RECORDS)))
         master, workers = _start(stack, part, server, shape, seconds)
-        wait_until(lambda: server.stats()["requests"] >= per_s, master, READY_LIMIT_S, "a steady load")
-        master_s, workers_s = master.cpu_s(), sum(worker.cpu_s() for worker in workers)
+        wait_until(lambda: server.stats()["requests"] >= ROWS_PER_S, master, READY_LIMIT_S, "a steady load")
+        workers_s = sum(worker.cpu_s() for worker in workers)
         row = watch(server, master, seconds)
-        wall_s = (master.cpu_s() - master_s) / row["client_cpu"] if row["client_cpu"] else None
-        workers_s = sum(worker.cpu_s() for worker in workers) - workers_s
+        share = (sum(worker.cpu_s() for worker in workers) - workers_s) / seconds
         codes = [process.wait(END_LIMIT_S) for process in (master, *workers)]
         answered = [one.request_id for one in server.truth() if one.first_token_ns is not None]
     if any(codes):
         raise BenchmarkError(f"master and workers ended with {codes}: {master.last_line()}")
-    return [
-        {
-            "rows_per_s": row["requests_per_s"],
-            "seconds": seconds,
-            "master_cpu": row["client_cpu"],
-            "master_us_per_row": row["cpu_us_per_request"],
-            "master_rss_mb": row["peak_rss_mb"],
-            "workers_cpu": workers_s / wall_s if wall_s else None,
-            **held_against(answered, (one["request_id"] for one in part.requests() if one["first_token_s"])),
-        }
-    ]
+    return {
+        "rows_per_s": row["requests_per_s"],
+        "seconds": seconds,
+        "master_cpu": row["client_cpu"],
+        "master_us_per_row": row["cpu_us_per_request"],
+        "master_rss_mb": row["peak_rss_mb"],
+        "workers_cpu": share,
+        "others_cpu": max(0.0, row["others_cpu"] - share),
+        **held_against(answered, (one["request_id"] for one in part.requests() if one["first_token_s"])),
+    }
 
 
 def held_against(answered: Iterable[str], written: Iterable[str]) -> Row:
