@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
 from time import perf_counter
@@ -28,10 +29,8 @@ class Turnstile:
         self._greenlet: gevent.Greenlet | None = None
 
     def add(self, tickets: Iterable[Ticket]) -> None:
-        """In the order of their times."""
-        self._coming.extend(tickets)
-        if len(self._coming) > 1 and _due(self._coming[-1]) < _due(self._coming[-2]):
-            self._coming = deque(sorted(self._coming, key=_due))
+        """Some may be due before those that are here already: another worker has left them behind."""
+        self._coming = deque(sorted((*self._coming, *tickets), key=_due))
         if self._greenlet is None:
             self._greenlet = gevent.spawn(self._turn_for_ever)
         self._alarm.set(0.0)
@@ -67,7 +66,7 @@ class Turnstile:
         """Do what is due; returns when there will be something to do."""
         while self._coming and _due(self._coming[0]) - LEAD_S <= now_s:
             ticket = self._coming.popleft()
-            self._admitted.append(ticket)
+            insort(self._admitted, ticket, key=_due)
             self._admit(ticket)
         while self._admitted and _due(self._admitted[0]) <= now_s:
             ticket = self._admitted.popleft()
