@@ -29,21 +29,24 @@ def scenario(trace: Path, load: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--processes", "2")], ids=["one process", "two workers"])
 def test_the_cache_serves_what_the_hash_ids_imply(
-    simulator: Callable[..., Simulator], locust: Callable[..., Run]
+    simulator: Callable[..., Simulator], locust: Callable[..., Run], options: tuple[str, ...]
 ) -> None:
     """60 requests with known sharing: lengths as in the trace, and 54.3 % of the prompt tokens cached, within 1 %, by
-    the server's own record; the run itself expects the same share and confirms it."""
+    the server's own record; the run itself expects that share at most and confirms it."""
     assert (sum(LENGTHS), sum(SHARED)) == (17920, 9728)
-    server = simulator("--truth", "ends", "--speed", "8", preset=KNOWN)
-    run = locust("-H", server.url, scenario=scenario(SAMPLE, "speed: 8"), locustfile=MIXED)
+    server = simulator("--truth", "ends", "--speed", "40", preset=KNOWN)
+    run = locust("-H", server.url, *options, scenario=scenario(SAMPLE, "speed: 4"), locustfile=MIXED)
     truth = assert_as_served(run, server, "cached_tokens")
     served = [truth[row["request_id"]] for row in sorted(run.measured(), key=lambda row: int(row["ticket"]))]
     assert [one["prompt_tokens"] for one in served] == 5 * LENGTHS
     cached = sum(one["cached_tokens"] for one in served)
     assert cached / sum(one["prompt_tokens"] for one in served) == pytest.approx(SHARE, rel=0.01)
+    assert {row["worker"] for row in run.measured()} == ({"w0", "w1"} if options else {"local"})
     (level,) = run.table()["levels"]
-    assert level["cache"]["implied"] == pytest.approx(SHARE, rel=0.01)
+    # what was still under way when the next one was sent is not expected: on a busy machine a little less
+    assert 0.85 * SHARE <= level["cache"]["implied"] <= 1.01 * SHARE
     assert level["cache"]["state"] == "confirmed"
 
 
@@ -53,13 +56,13 @@ def test_an_exported_run_is_repeated(
 ) -> None:
     """The export of a replay, replayed: the same lengths in the same order, due at the same times, and of the prompt
     tokens the same share from the cache of a server that knows none of them."""
-    first_server = simulator("--truth", "ends", "--speed", "8", preset=KNOWN)
+    first_server = simulator("--truth", "ends", "--speed", "40", preset=KNOWN)
     first = locust("-H", first_server.url, scenario=scenario(SAMPLE, "speed: 8, most_sessions: 24"), locustfile=MIXED)
     exported = tmp_path / "yesterday.jsonl"
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["export-trace", str(first.folder), "-o", str(exported)]) == 0
     assert len(exported.read_text().splitlines()) == 24
-    server = simulator("--truth", "ends", "--speed", "8", preset=KNOWN)
+    server = simulator("--truth", "ends", "--speed", "40", preset=KNOWN)
     again = locust("-H", server.url, scenario=scenario(exported, "speed: 1"), locustfile=MIXED)
     sent, cached = [], []
     for run, one in ((first, first_server), (again, server)):
@@ -109,3 +112,18 @@ def test_classes_of_a_trace_have_rows_of_their_own(
     assert float(rows["a", "1"]["pause_s"]) == pytest.approx(0.4)
     due = float(rows["a", "0"]["scheduled_s"]) - float(rows["b", "0"]["scheduled_s"])
     assert due == pytest.approx(0.1, abs=1e-3)
+
+
+def test_a_damaged_trace_ends_the_run_before_any_load(
+    simulator: Callable[..., Simulator], locust: Callable[..., Run], tmp_path: Path
+) -> None:
+    """One line with file and line, exit code 2, no request and no run folder."""
+    trace = tmp_path / "bad.jsonl"
+    trace.write_text(SAMPLE.read_text() + '{"timestamp": 1, "input_length": "many"}\n')
+    server = simulator("--truth", "ends")
+    run = locust("-H", server.url, scenario=scenario(trace, "speed: 8"), locustfile=MIXED)
+    assert run.code == 2, run.output
+    assert f"{trace}:61: Expected `int`, got `str` - at `$.input_length`; " in run.output
+    assert "Traceback" not in run.output
+    assert not list((tmp_path / "results").glob("*/run.json"))
+    assert server.truth() == []

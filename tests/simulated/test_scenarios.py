@@ -27,7 +27,11 @@ def _one_ticket_a_class(path: Path) -> str:
     content.get("target", {}).pop("simulator", None)
     for one in content["traffic"]:
         _shorten(one, path.parent)
-    content["load"] = {"closed": {"users": 1, "sessions": len(content["traffic"]), "tail": "drain"}}
+    replay = content["load"].get("replay")
+    if replay is None:
+        content["load"] = {"closed": {"users": 1, "sessions": len(content["traffic"]), "tail": "drain"}}
+    else:
+        replay |= {"trace": str((path.parent / replay["trace"]).resolve()), "most_sessions": len(content["traffic"])}
     for key in ("objectives", "prefix_cache", "interference"):
         content.pop(key, None)
     return yaml.safe_dump(content)

@@ -10,11 +10,12 @@ import pytest
 from word_server import WordServer
 
 from tokenswarm.cached_tokens import Prober, Reply
-from tokenswarm.context_length import require_room
+from tokenswarm.context_length import require_room, require_room_for_trace
 from tokenswarm.counting import Server
 from tokenswarm.errors import TargetError
 from tokenswarm.prompts import survey_scenario
 from tokenswarm.scenario import parse_scenario
+from tokenswarm.trace import TraceSession, TraceTurn
 
 AGENT = {"kind": "agentic", "name": "a", "system_prompt": {"tokens": 900}, "task_tokens": {"uniform": [50, 5000]}}
 CHAT = {"name": "c", "input_tokens": {"uniform": [300, 9000]}, "output_tokens": {"uniform": [40, 90]}}
@@ -93,3 +94,23 @@ def test_a_context_that_is_not_told_is_tried_out() -> None:
     with pytest.raises(TargetError, match=r"'a': .* system prompt of 900 tokens: it answered 400: too long"):
         sent_to(AGENT, {}, Reply(400, words="too long"))
     assert sent_to(CHAT, {}, Reply(400, words="too long")) == []
+
+
+def test_sessions_of_a_trace_that_have_no_room_are_told() -> None:
+    """By their last prompt and answer: 90 + 10, and 50 + 20 + 30 + 10; only where all are too long the run ends."""
+    sessions = [
+        TraceSession(0.0, (TraceTurn(90, 10),)),
+        TraceSession(1.0, (TraceTurn(50, 20), TraceTurn(30, 11))),
+    ]
+    assert require_room_for_trace(sessions, {}) is None
+    assert require_room_for_trace(sessions, {"max_model_len": 111}) is None
+    for context in (110, 100):
+        assert require_room_for_trace(sessions, {"max_model_len": context}) == (
+            f"1 of 2 sessions of the trace are longer than the server's context of {context} tokens"
+        )
+    with pytest.raises(TargetError) as told:
+        require_room_for_trace(sessions, {"max_model_len": 99})
+    assert str(told.value) == (
+        "load.replay: all 2 sessions are longer than the server's context of 99 tokens, the shortest has 100; filter "
+        "by input_tokens, or serve the model with a longer context"
+    )

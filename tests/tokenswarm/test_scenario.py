@@ -239,6 +239,19 @@ def test_files_count_from_the_folder_of_the_scenario(tmp_path: Path):
     assert content["target"]["tls"]["ca_file"] == "ca.pem"
 
 
+def test_a_trace_counts_from_the_folder_of_the_scenario(tmp_path: Path):
+    """It is found from anywhere, and written down relative to the scenario."""
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "t.jsonl").touch()
+    file = tmp_path / "s.yaml"
+    file.write_text("traffic: [{kind: trace}]\nload: {replay: {trace: traces/t.jsonl}}\n")
+    scenario = load_scenario(file)
+    assert scenario.load is not None
+    assert scenario.load.replay is not None
+    assert scenario.load.replay.trace == str((tmp_path / "traces" / "t.jsonl").resolve())
+    assert scenario.to_dict()["load"]["replay"]["trace"] == "traces/t.jsonl"
+
+
 def test_pictures_count_from_the_folder_of_the_scenario_too(tmp_path: Path):
     """Paths of pictures are relative in what is written down, which is a scenario again; no text column stays none."""
     folder = tmp_path / "scenarios"
