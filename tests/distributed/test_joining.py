@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.distributed.cluster import Cluster
 from tests.locust_process import ROOT
 from tests.simulated.conftest import Simulator
@@ -42,10 +44,12 @@ def test_a_worker_that_joins_in_the_middle_is_used_from_the_next_level(
         assert {row["worker"] for row in rows} == ({"w0", "w1", "w2"} if later else {"w0", "w1"})
 
 
+@pytest.mark.parametrize("others", [0, 1], ids=["before the run", "as the run begins"])
 def test_a_worker_with_other_code_is_refused(
-    cluster: Cluster, steady: Callable[..., Simulator], tmp_path: Path
+    cluster: Cluster, steady: Callable[..., Simulator], tmp_path: Path, others: int
 ) -> None:
-    """One changed byte in a comment: one line that names the worker, exit code 2, and no load."""
+    """One changed byte in a comment: one line that names the worker, exit code 2 of both, and no load; whether or not
+    the expected number of workers has come."""
     other = tmp_path / "other"
     shutil.copytree(ROOT / "tokenswarm", other / "tokenswarm", ignore=shutil.ignore_patterns("__pycache__"))
     module = other / "tokenswarm" / "chunks.py"
@@ -53,7 +57,8 @@ def test_a_worker_with_other_code_is_refused(
     server = steady()
     before = len(server.truth())
     cluster.start_master(server.url, SCENARIO, 2)
-    cluster.start_worker()
+    for _ in range(others):
+        cluster.start_worker()
     changed = cluster.start_worker(env={"PYTHONPATH": str(other)})
     run = cluster.finish(40)
     assert run.code == 2, run.output
