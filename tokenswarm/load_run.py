@@ -23,11 +23,14 @@ from tokenswarm.resume import Resumption
 from tokenswarm.roster import Member
 from tokenswarm.run_description import described
 from tokenswarm.rundir import RunFolder
+from tokenswarm.saturation import SaturationWatch, Second, watch_of
 from tokenswarm.schedule import Level
+from tokenswarm.verdict import judged_level
 
 log = logging.getLogger(__name__)
 
 PROGRESS_INTERVAL_S = 5.0
+WATCH_INTERVAL_S = 1.0
 
 
 class LoadRun:
@@ -53,14 +56,16 @@ class LoadRun:
         self._free = LevelFacts()
         self._clocks: dict[str, float] = {}  # worker name -> offset in workers.csv
         self._engine = plan.engine_sampler(self._write_sample)
+        self._waiting: int | None = None  # requests in the engines' queues, as last heard
         self._progress: gevent.Greenlet | None = None
+        self._watcher: gevent.Greenlet | None = None
         if self._itinerary is not None:
             self.controller = Controller(
                 self._itinerary.first(),
                 send,
                 self._level_ended,
                 self._next_level,
-                on_level_begin=lambda level: self._engine.edge(level.index, "start"),
+                on_level_begin=self._level_begins,
                 arrivals=plan.arrivals,
             )
 
@@ -130,10 +135,38 @@ class LoadRun:
 
     def _next_level(self, level: Level) -> Level | None:
         assert self._itinerary is not None, "the run has levels"
-        return self._itinerary.after(level, None)
+        if not self._itinerary.judging:
+            return self._itinerary.after(level, None)
+        verdict = judged_level(self.folder.path, level.index)
+        log.info("%s: %s: %s", level.label, verdict.judgement, verdict.why)
+        return self._itinerary.after(level, verdict)
+
+    def _level_begins(self, level: Level) -> None:
+        self._engine.edge(level.index, "start")
+        watch = watch_of(level) if self._itinerary is not None and self._itinerary.judging else None
+        if watch is not None:
+            self._watcher = gevent.spawn(self._watch_queue, watch)
+
+    def _watch_queue(self, watch: SaturationWatch) -> None:
+        """End a level of a search whose queue only grows: it will not become better."""
+        controller = self.controller
+        while controller is not None:
+            gevent.sleep(WATCH_INTERVAL_S)
+            clockwork = controller.clockwork
+            if clockwork is None or controller.stage not in ("measure", "tail"):
+                continue
+            now_s, timetable = clockwork.now_s, clockwork.timetable
+            flight = timetable.under_way(now_s)
+            arrived = timetable.finished + flight
+            reason = watch.second(Second(now_s, flight, timetable.finished, arrived, self._waiting))
+            if reason is not None:
+                controller.stop_level("saturated", reason)
+                return
 
     def _level_ended(self, row: dict[str, Any], level: Level, facts: LevelFacts) -> None:
-        self.folder.append_row("levels", row | {"epoch": self._epochs.number})
+        if self._watcher is not None:
+            self._watcher.kill(block=False)
+        self.folder.append_row("levels", row | {"label": level.label, "epoch": self._epochs.number})
         self._engine.edge(level.index, "end")
         self._statistics.level(level.label, facts.wall_s, facts.window_tokens(level.tail))
         log.info("%s", progress.level_line(level, facts, row["state"]))
@@ -147,6 +180,7 @@ class LoadRun:
 
     def _write_sample(self, row: dict[str, Any]) -> None:
         self._epochs.look(row["engine"], row["process_start_s"])
+        self._waiting = row["waiting"]
         self.folder.append_row("engine", row)
 
     # the end ------------------------------------------------------------------------------
@@ -176,6 +210,9 @@ class LoadRun:
             "reasons": [*self.unable, *self.lost, *stopped],
             "notes": [self._engine.note] if self._engine.note else [],
         }
+        found = None if self._itinerary is None else self._itinerary.document()
+        if found is not None:
+            self.folder.write_once("search.json", found)
         self.folder.write_once("end.json", end)
         self.folder.close()
         if self._progress is not None:

@@ -10,6 +10,7 @@
 ``chunk_gaps.csv``      histogram of the gaps between token events; increments likewise
 ``engine.csv``          what the engines said of themselves, see ``engine_metrics``; level edges and between
 ``health.csv``          how each load-generating process fared, a row a second, see ``health``
+``search.json``         what a search for the highest load tried and found; only where there was one
 ``end.json``            how the run ended. Its absence means that the run was interrupted
 ``locust_*.csv``        Locust's own statistics
 ======================  =================================================================================
@@ -54,6 +55,7 @@ HEADERS: dict[str, tuple[str, ...]] = {
         "not_admitted",
         "lost",
         "epoch",
+        "label",
     ),
     "timeline": (
         "worker",
