@@ -43,6 +43,8 @@ class Process:
 class Sends:
     """What the requests of a level tell of the process that sent and read them.
 
+    ``late_merged_share``: reads with several token events, of requests of which a read was late by half ``read_gap_s``,
+    over all reads; None where the kernel does not tell. ``streams`` are the requests that were read.
     ``ttft_s``, ``tpot_s`` and ``e2e_s`` are the smallest median that a traffic class has, ``read_gap_s`` is the median
     time between two reads of a stream. ``kernel``: all stamps are the kernel's, so that late reading is in no latency.
     """
@@ -51,7 +53,9 @@ class Sends:
     delay_p50_s: float | None
     delay_p95_s: float | None
     read_lag_p95_s: float | None
+    streams: int
     merged_share: float | None
+    late_merged_share: float | None
     read_gap_s: float | None
     ttft_s: float | None
     tpot_s: float | None
@@ -163,21 +167,37 @@ def _sends(rows: pd.DataFrame, *, by_clock: bool) -> Sends:
     measured = rows[rows["phase"] == "measured"]
     good = measured[measured["error_kind"].isna()]
     delays = values_of(send_delays(measured if by_clock else _later_ones(rows, measured)))
-    read = measured["reads"].sum()
-    streams = good[good["reads"] >= 2]
-    gaps = (streams["last_token_s"] - streams["first_token_s"]) / (streams["reads"] - 1)
+    gap_s = _read_gap_s(good)
     return Sends(
         sends=len(delays),
         delay_p50_s=_quantile(delays, 0.50),
         delay_p95_s=_quantile(delays, 0.95),
         read_lag_p95_s=_quantile(values_of(measured["lag_max_s"]), 0.95),
-        merged_share=ratio(float(measured["merged_reads"].sum()), float(read)),
-        read_gap_s=_quantile(values_of(gaps), 0.50),
+        streams=int((measured["reads"] > 0).sum()),
+        merged_share=_merged_share(measured, measured),
+        late_merged_share=_late_merged_share(measured, gap_s),
+        read_gap_s=gap_s,
         ttft_s=_least_median(good, "ttft_s"),
         tpot_s=_least_median(good, "tpot_s"),
         e2e_s=_least_median(good, "e2e_s"),
         kernel=bool(measured["clock"].notna().any()) and set(measured["clock"].dropna().unique()) == {"kernel"},
     )
+
+
+def _read_gap_s(good: pd.DataFrame) -> float | None:
+    streams = good[good["reads"] >= 2]
+    gaps = (streams["last_token_s"] - streams["first_token_s"]) / (streams["reads"] - 1)
+    return _quantile(values_of(gaps), 0.50)
+
+
+def _merged_share(some: pd.DataFrame, measured: pd.DataFrame) -> float | None:
+    return ratio(float(some["merged_reads"].sum()), float(measured["reads"].sum()))
+
+
+def _late_merged_share(measured: pd.DataFrame, gap_s: float | None) -> float | None:
+    if gap_s is None or measured["lag_max_s"].isna().all():
+        return None
+    return _merged_share(measured[measured["lag_max_s"] > gap_s / 2], measured)
 
 
 def send_delays(rows: pd.DataFrame) -> pd.Series[float]:

@@ -21,7 +21,7 @@ BUSY_SHARE = 0.9  # above it a process limits the load
 LATE_SHARE = 0.05  # of the figure
 LATE_S = 0.010  # a lateness up to this is nothing where it is in no latency
 LATE_IN_LATENCY_S = 0.005  # likewise where it is in one: arrivals by the clock, or times of reading
-LEAST_SENDS = 20  # of fewer, one late send would be the 95 % quantile
+LEAST_REQUESTS = 20  # of fewer, a single late one would decide
 LEAST_S = 5.0  # a process that is known for less is not judged by CPU and loop lag: one standstill would decide
 MERGED_LIMIT = 0.05  # share of the reads that carried several token events
 
@@ -98,7 +98,7 @@ def _cpu(health: LevelHealth) -> Iterator[str]:
 
 def _sends(health: LevelHealth) -> Iterator[str]:
     sends = health.sends
-    if sends.sends < LEAST_SENDS or (health.by_clock and health.waits):
+    if sends.sends < LEAST_REQUESTS or (health.by_clock and health.waits):
         return
     least = LATE_IN_LATENCY_S if health.by_clock else LATE_S
     yield from _late("send delay", sends.delay_p95_s, "TTFT", sends.ttft_s, least)
@@ -132,18 +132,17 @@ def _late(what: str, lateness_s: float | None, figure: str, median_s: float | No
 
 
 def _merged(health: LevelHealth) -> Iterator[str]:
-    """A server that sends several tokens together is not the generator's fault. That is told by how late the reads
-    were: a process that is never late by half the time between reads does not merge them. Loop lag stands in where the
-    kernel tells nothing of the reads."""
+    """A server that sends several tokens together is not the generator's fault: only those reads count of whose request
+    one was late by half the time between reads. Where the kernel does not tell, loop lag stands in for all of them."""
     sends = health.sends
-    lag_s = _loop_lag_s(health) if sends.read_lag_p95_s is None else sends.read_lag_p95_s
-    if (sends.merged_share or 0.0) <= MERGED_LIMIT or lag_s is None or sends.read_gap_s is None:
+    if sends.streams < LEAST_REQUESTS or sends.read_gap_s is None:
         return
-    if lag_s > sends.read_gap_s / 2:
-        yield (
-            f"{sends.merged_share:.0%} of the reads carried several token events, and reading was up to {_ms(lag_s)} "
-            f"late at {_ms(sends.read_gap_s)} between reads"
-        )
+    share = sends.late_merged_share
+    if share is None:
+        share = sends.merged_share if (_loop_lag_s(health) or 0.0) > sends.read_gap_s / 2 else None
+    if (share or 0.0) > MERGED_LIMIT:
+        late = f"late by more than half of the {_ms(sends.read_gap_s)} between two"
+        yield f"{share:.0%} of the reads carried several token events, in requests that were read {late}"
 
 
 def _held(health: LevelHealth) -> Iterator[str]:

@@ -168,6 +168,21 @@ def test_what_else_explains_a_wait_is_no_send_delay(table: Any, tmp_path: Path) 
     assert level["generator"]["verdict"] == "ok"
 
 
+def test_merged_reads_of_late_requests_by_hand(table: Any, tmp_path: Path) -> None:
+    """Reads are 20 ms apart. Of 22 x 11 reads 33 are merged, 21 of them in requests that were read 12 ms late."""
+    records = requests()
+    for record in records[:11]:
+        record.merged_reads = 3
+    for record in records[:7]:
+        record.lag_max_s = 0.012
+    generator = table(run_with(tmp_path / "run", EASY, records), "--json").json["levels"][0]["generator"]
+    sends = generator["sends"]
+    assert sends["read_gap_s"] == pytest.approx(0.02)
+    assert sends["merged_share"] == pytest.approx(33 / 242)
+    assert sends["late_merged_share"] == pytest.approx(21 / 242)
+    assert generator["verdict"] == "generator-limited"
+
+
 @pytest.mark.parametrize(("when_full", "verdict"), [("refuse", "generator-limited"), ("wait", "ok")])
 def test_late_sends_of_an_open_loop(table: Any, tmp_path: Path, when_full: str, verdict: str) -> None:
     """9 ms late at a TTFT of 20 ms is part of what a user feels; where arrivals may wait for a free user, it may be
@@ -212,12 +227,19 @@ TIMELY = Sends(
     delay_p50_s=0.0005,
     delay_p95_s=0.002,
     read_lag_p95_s=0.003,
+    streams=100,
     merged_share=0.0,
+    late_merged_share=0.0,
     read_gap_s=0.020,
     ttft_s=0.200,
     tpot_s=0.020,
     e2e_s=0.400,
     kernel=True,
+)
+
+MERGED = (
+    "{} of the reads carried several token events, in requests that were read late by more than half of the 20 ms "
+    "between two"
 )
 
 
@@ -262,17 +284,13 @@ def health(process: dict[str, Any] | None = None, sends: dict[str, Any] | None =
             health({"loop_lag_p95_s": 0.008}, {"kernel": False}),  # 4 % of TTFT, but the times are those of reading
             "loop lag p95 8 ms, above 5 ms: 40% of TPOT p50 20 ms",
         ),
-        (
-            health(sends={"merged_share": 0.3, "read_lag_p95_s": 0.015}),
-            "30% of the reads carried several token events, and reading was up to 15 ms late at 20 ms between reads",
-        ),
-        (health(sends={"merged_share": 0.3}), None),  # read within 3 ms: the server sends them together
-        (health({"loop_lag_p95_s": 0.015}, {"merged_share": 0.3}), None),  # likewise, whatever timers do
-        (
-            health({"loop_lag_p95_s": 0.0049}, {"merged_share": 0.3, "read_lag_p95_s": None, "read_gap_s": 0.009}),
-            "30% of the reads carried several token events, and reading was up to 4.9 ms late at 9 ms between reads",
-        ),
-        (health(sends={"merged_share": 0.05, "read_lag_p95_s": 0.015}), None),
+        (health(sends={"merged_share": 0.3}), None),  # read in time: the server sends them together
+        (health(sends={"merged_share": 0.3, "late_merged_share": 0.05}), None),
+        (health(sends={"merged_share": 0.3, "late_merged_share": 0.06}), MERGED.format("6%")),
+        (health(sends={"merged_share": 0.3, "late_merged_share": 0.06, "streams": 19}), None),
+        (health({"loop_lag_p95_s": 0.011}, {"merged_share": 0.3}), None),  # whatever timers do
+        (health({"loop_lag_p95_s": 0.0099}, {"merged_share": 0.3, "late_merged_share": None}), None),
+        (health({"loop_lag_p95_s": 0.0101}, {"merged_share": 0.3, "late_merged_share": None}), MERGED.format("30%")),
         (
             health({"held_s": 3.5}),
             "for 3.5 s no new session began, because rows had not reached the master",
