@@ -57,7 +57,9 @@ def require_room_for_trace(sessions: Sequence[TraceSession], listed: dict[str, A
         )
     if not too_long:
         return None
-    return f"{too_long} of {len(longest)} sessions of the trace are longer than the server's context of {context} tokens"
+    return (
+        f"{too_long} of {len(longest)} sessions of the trace are longer than the server's context of {context} tokens"
+    )
 
 
 def _longest(session: TraceSession) -> int:
