@@ -15,8 +15,9 @@ from tokenswarm.schedule import Arms, level_labels
 
 
 def level_names(run: Run) -> dict[int, str]:
-    """Names by number of the level, of all levels that were planned or have requests: as the plan has them, else from
-    users and arms. A level by the clock has no users: without a plan it is called by its rate, else by its number."""
+    """Names by number of the level, of all levels that were planned or have requests: as the plan and ``levels.csv``
+    have them, else from users and arms. A level by the clock has no users: otherwise it is called by its rate, else by
+    its number."""
     arms = level_arms(run)
     users: dict[int, Any] = {level: rows["concurrency"].max() for level, rows in _levels(run)}
     users |= {level["level"]: level.get("concurrency") for level in run.planned_levels if "level" in level}
@@ -28,7 +29,9 @@ def level_names(run: Run) -> dict[int, str]:
     planned = {
         level["level"]: str(level["label"]) for level in run.planned_levels if "level" in level and level.get("label")
     }
-    return dict(zip(known, level_labels(names), strict=True)) | planned
+    told = run.levels.dropna(subset=["level", "label"])
+    ended = {int(level): str(label) for level, label in zip(told["level"], told["label"], strict=True)}
+    return dict(zip(known, level_labels(names), strict=True)) | planned | ended
 
 
 def _clocked_name(run: Run, level: int) -> str:

@@ -36,8 +36,9 @@ _LEVELS = {
     "not_admitted": "float64",
     "lost": "float64",
     "epoch": "float64",
+    "label": "str",
 }
-_LATER = ("arms", "rate_per_s", "scheduled", "not_admitted", "lost", "epoch")  # columns that earlier runs lack
+_LATER = ("arms", "rate_per_s", "scheduled", "not_admitted", "lost", "epoch", "label")  # columns that earlier runs lack
 _TIMELINE = {
     "worker": "category",
     "level": "float64",
