@@ -130,7 +130,7 @@ class Gate:
 
     def close(self, *, late_is_drain: bool) -> None:
         """No new sessions. With ``late_is_drain`` what ends from now on no longer counts as measured."""
-        self._endless = None
+        self._endless = self.level = None
         for ticket in [*self._granted, *self._turnstile.clear()]:
             if ticket.due_s is not None:
                 self._turn_away(ticket)
@@ -262,6 +262,10 @@ class Gate:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    def level_index(self) -> int | None:
+        """Of the level that is being played; None between levels, and where there are none."""
+        return self.level.index if self.level is not None else None
 
     @property
     def in_session(self) -> int:

@@ -21,11 +21,14 @@ from tokenswarm.clocks import wall_s
 from tokenswarm.errors import InputError
 from tokenswarm.gallery import Gallery
 from tokenswarm.gate import Gate
+from tokenswarm.health import Counts
+from tokenswarm.health_probe import HealthProbe
 from tokenswarm.level_message import level_of
 from tokenswarm.open_files import require_open_files
 from tokenswarm.outbox import Outbox
 from tokenswarm.plan import Plan
 from tokenswarm.recorder import LocustStatistics, Recorder
+from tokenswarm.reception import tally
 from tokenswarm.records import Phase
 from tokenswarm.schedule import Ticket
 from tokenswarm.trace import TraceSession
@@ -51,6 +54,7 @@ class LoadWorker:
         self._ready = gevent.event.Event()
         self._dirty = gevent.event.Event()
         self._instrument: Instrument | None = None
+        self._probe: HealthProbe | None = None
         self._outbox = Outbox(0, self._runner.send_message, lambda held: None)
         self._rows: dict[str, list[str]] = defaultdict(list)  # for the next report
         self._spawned_users: int | None = None  # all users of the run, once they all run
@@ -164,10 +168,18 @@ class LoadWorker:
         statistics = LocustStatistics(self._environment)
         self._instrument = Instrument(run, worker, plan, gate, recorder, statistics, gallery)
         gate.on_refuse = self._instrument.refuse
+        self._probe = HealthProbe(worker, self._collect, gate.level_index, self._counts)
+        self._probe.start()
         if not plan.levels:
             self._instrument.running_users = self._spawned_users
             gate.open(None, Phase.MEASURED if self._spawned_users else Phase.WARMUP)
         self._ready.set()
+
+    def _counts(self) -> Counts:
+        assert self._instrument is not None, "the probe is of a run"
+        gate, outbox = self._instrument.gate, self._outbox
+        backlog = (None, None) if self._alone else (outbox.backlog_bytes, outbox.held_s)
+        return Counts(tally.token_events, gate.in_session, gate.waiting, *backlog)
 
     def spawned(self, users: int) -> None:
         """All users run: a free-running process measures from now on."""
@@ -233,6 +245,8 @@ class LoadWorker:
         if instrument is None:
             return
         self._cut_all(instrument)
+        if self._probe is not None:
+            self._probe.close()
         instrument.recorder.close()
         if instrument.gallery is not None:
             instrument.gallery.close()
