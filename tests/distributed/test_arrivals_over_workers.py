@@ -42,7 +42,7 @@ def test_poisson_arrivals_from_one_two_and_five_workers(steady: Callable[..., Si
         before = len(server.truth())
         options = ("-H", server.url, "--no-table", "--processes", str(workers))
         run = run_locust(folder, *options, scenario=POISSON % (RATE_PER_S, DURATION_S))
-        assert run.code == 0, run.output
+        assert run.good, run.output
         rows = run.measured()
         assert len(rows) > 0.7 * RATE_PER_S * DURATION_S
         assert [row["error"] for row in rows if row["error_kind"]] == []

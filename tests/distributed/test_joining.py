@@ -30,7 +30,7 @@ def test_a_worker_that_joins_in_the_middle_is_used_from_the_next_level(
     cluster.wait_for_rows(6)
     cluster.start_worker()
     run = cluster.finish()
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     levels = run.file("levels.csv")
     assert [row["state"] for row in levels] == ["complete"] * LEVELS, run.output

@@ -19,7 +19,7 @@ from tests.simulated.conftest import Simulator
 
 def _assert_free_load(run: Run, users: int, workers: int) -> None:
     """All users sent, from all workers, nothing failed, and nobody is counted twice."""
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert run.measured(), run.output
     assert [row["error"] for row in run.measured() if row["error_kind"]] == []
     assert {row["concurrency"] for row in run.measured()} == {str(users)}

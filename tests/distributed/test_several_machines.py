@@ -48,7 +48,7 @@ def both(network: Network, steady: Callable[..., Simulator], tmp_path: Path) -> 
         )  # meanwhile, for the sake of time
         shared = cluster.finish()
     for run in (shared, alone):
-        assert run.code == 0, run.output
+        assert run.good, run.output
         assert run.measured()
         assert [row["error"] for row in run.rows if row["error_kind"]] == []
     return Both(shared, alone, servers[0], dict(zip(names, CLOCKS_WRONG_BY_S, strict=True)))

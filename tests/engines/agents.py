@@ -36,7 +36,7 @@ def ints(rows: Rows, column: str) -> list[int]:
 def assert_all_jobs_are_done(sweep: Sweep, sessions: dict[str, int]) -> None:
     """Each level has its measured sessions, by concurrency; none failed and each was played to its end."""
     run = sweep.run
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     jobs = jobs_of(run.measured())
     assert Counter(job[0]["concurrency"] for job in jobs.values()) == sessions

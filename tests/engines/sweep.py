@@ -45,7 +45,7 @@ def seconds(row: dict[str, str], start: str, end: str) -> float:
 def assert_table_without_failures(sweep: Sweep) -> None:
     """Every level has its exact number of requests, all good, and figures in every main column."""
     run = sweep.run
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     levels = run.table()["levels"]
     assert {level["concurrency"]: level["requests"] for level in levels} == MEASURED

@@ -87,7 +87,7 @@ def sessions(captions: Sweep) -> list[list[dict[str, str]]]:
 def test_captions_of_two_turns_run_without_failures(captions: Sweep) -> None:
     """Every stream asks twice, gets answers of the asked lengths, and its second prompt begins with its first."""
     run = captions.run
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     assert [level["requests"] for level in run.table()["levels"]] == [16, 16]
     played = sessions(captions)

@@ -99,7 +99,7 @@ load:
   closed: {users: [2], sessions: 4, warmup_sessions: 0, tail: drain}
 """
     run = locust("-H", llamacpp.wire.url, scenario=scenario)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     assert Counter(row["turn"] for row in run.rows) == {"0": 4, "1": 4, "2": 4}
     exchanges = {one.id: one for one in llamacpp.wire.exchanges()}
@@ -137,7 +137,7 @@ load:
   closed: {{users: [2], sessions: 6, warmup_sessions: 0, tail: drain}}
 """
     run = locust("-H", llamacpp.wire.url, scenario=scenario)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     assert len(run.rows) == 6
     exchanges = {one.id: one for one in llamacpp.wire.exchanges()}

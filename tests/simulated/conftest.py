@@ -45,7 +45,7 @@ class Simulator:
 def assert_as_served(run: Run, server: Simulator, *facts: str) -> dict[str, dict[str, Any]]:
     """Requests ran, none failed, and of each the rows tell the prompt and output tokens, and the further ``facts``,
     that the server has in its own record; that record, by request."""
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert run.measured(), run.output
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     truth = {row["id"]: row for row in server.truth()}

@@ -195,7 +195,7 @@ def test_files_are_sent_as_they_are_in_both_turns(locust: Callable[..., Run], tm
     text = scenario("images: {folder: pictures}", "users: [1], sessions: 4, tail: drain")
     with scripted(answer) as server:
         run = locust("-H", server.url, "--no-table", scenario=text, locustfile=CAPTIONING)
-        assert run.code == 0, run.output
+        assert run.good, run.output
         assert [files for files, _ in sent(server)] == [[photograph(n)] for n in (0, 0, 1, 1, 2, 2, 0, 0)]
         urls = [
             part["image_url"]["url"]
@@ -229,7 +229,7 @@ def test_a_data_set_brings_its_pictures_and_questions(locust: Callable[..., Run]
     text = scenario("turns: 3, images: {parquet: {file: arena.parquet}}", "users: [1], sessions: 3, tail: drain")
     with scripted(answer) as server:
         run = locust("-H", server.url, "--no-table", scenario=text, locustfile=CAPTIONING)
-        assert run.code == 0, run.output
+        assert run.good, run.output
         requests = sent(server)
     assert len(requests) == 9
     for row in range(3):

@@ -137,7 +137,7 @@ def test_every_ending_is_one_row_with_its_kind_and_one_request_in_locusts_statis
     assert level["figures"]["ttft_p50_s"]["n"] == len(good_ones)
     (from_csv,) = run.table(target=run.csv_prefix)["levels"]
     assert from_csv["errors"] == level["errors"] == Counter(kind for _, kind, *_ in ENDINGS if kind)
-    assert run.code == 1, "most requests failed, and nobody allowed that"
+    assert run.ended(1), "most requests failed, and nobody allowed that"
 
 
 def _assert_facts_of_failures(rows: list[dict[str, str]]) -> None:
@@ -198,7 +198,7 @@ def test_a_server_that_goes_away_is_refused_connections(
     assert [row["error_kind"] for row in run.rows] == ["", ""] + ["refused"] * 4, run.output
     assert [bool(row["connect_s"]) for row in run.rows] == [True] + [False] * 5
     assert all(row["sent_s"] and row["finished_s"] for row in run.rows)
-    assert run.code == 1
+    assert run.ended(1)
 
 
 def test_what_the_end_of_a_level_cuts_is_no_failure(
@@ -281,4 +281,4 @@ def test_every_third_request_fails_and_the_others_are_untouched(
     assert [(row["Error"], row["Occurrences"]) for row in _locust_csv(run, "failures")] == [(locusts_text, "8")]
     (level,) = run.table()["levels"]
     assert (level["requests"], level["failed"], level["figures"]["ttft_p50_s"]["n"]) == (24, 8, 16)
-    assert run.code == 1
+    assert run.ended(1)

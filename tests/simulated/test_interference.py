@@ -42,7 +42,7 @@ interference: {{blocks: {blocks}}}
 
 def interference_of(run: Run) -> dict[str, Any]:
     """What ``python -m analysis interference RUN --json`` prints. First of all, requests ran and none failed."""
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert run.measured()
     assert [row["error"] for row in run.rows if row["error_kind"] not in ("", "cancelled")] == []
     out = io.StringIO()

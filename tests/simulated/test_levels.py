@@ -57,7 +57,7 @@ def test_exact_levels_alone(
     """One process: 5, 9 and 12 measured sessions, two of warm-up each, and the tail kept full."""
     server = simulator()
     run = locust("-H", server.url, scenario=closed_scenario(LOAD))
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert_exact(run, server)
     _assert_concurrency_held(run, "2", 4)
 
@@ -78,7 +78,7 @@ def test_exact_levels_in_forked_processes(
     """``--processes 2``: the same counts, and both workers took part."""
     server = simulator()
     run = locust("-H", server.url, "--processes", "2", scenario=closed_scenario(LOAD))
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert_exact(run, server)
     assert {row["worker"] for row in run.rows} == {"w0", "w1"}
 
@@ -110,7 +110,7 @@ def test_exact_levels_with_a_master_and_workers(
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert_exact(run, server)
     assert {row["worker"] for row in run.rows} == {"w0", "w1"}
 
@@ -137,7 +137,7 @@ def test_a_level_by_time_is_as_long_as_asked_and_starts_with_all_users(
     """Measured requests fall inside the asked 2 s; what was in flight at the end is drain."""
     server = simulator()
     run = locust("-H", server.url, scenario=closed_scenario("users: 4, duration_s: 2, warmup_s: 0.5"))
-    assert run.code == 0, run.output
+    assert run.good, run.output
     (level,) = run.file("levels.csv")
     start = float(level["measured_started_s"])
     measured = run.measured()
@@ -155,7 +155,7 @@ def test_free_running_measures_only_at_full_load(
     """-u 4 -r 2 -t 4: what starts before all four users run is warm-up; what is cut at the end is no failure."""
     server = simulator()
     run = locust("-H", server.url, "-u", "4", "-r", "2", "-t", "4s", "--csv", "out")
-    assert run.code == 0, run.output
+    assert run.good, run.output
     measured, warm = run.measured(), [row for row in run.rows if row["phase"] == "warmup"]
     assert len(measured) > 4
     assert all(row["error_kind"] == "" for row in measured)

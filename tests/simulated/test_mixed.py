@@ -45,7 +45,7 @@ def run(simulator: Callable[..., Simulator], locust: Callable[..., Run]) -> Call
     def play(*options: str) -> tuple[Run, Simulator]:
         server = simulator("--speed", "20", "--no-stall")
         played = locust("-H", server.url, *options, scenario=SCENARIO, locustfile=MIXED)
-        assert played.code == 0, played.output
+        assert played.good, played.output
         assert played.measured(), played.output
         assert [row["error"] for row in played.rows if row["error_kind"]] == []
         return played, server

@@ -103,7 +103,7 @@ def test_what_exceeds_the_cap_is_refused_and_counted(
     assert {(row["sent_s"], row["output_tokens"], row["traffic"]) for row in refused} == {("", "", "chat")}
     (level,) = run.file("levels.csv")
     assert (int(level["scheduled"]), int(level["not_admitted"])) == (40, kinds["not_admitted"])
-    assert run.code == 1  # more than one in a hundred was turned away
+    assert run.ended(1)  # more than one in a hundred was turned away
 
 
 def test_what_may_wait_is_late_and_says_so(simulator: Callable[..., Simulator], locust: Callable[..., Run]) -> None:

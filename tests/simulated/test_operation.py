@@ -110,7 +110,7 @@ def test_a_self_signed_certificate(
         trusting = locust("-H", server.url, "--ca-file", str(certificate[0]), scenario=load)
         insecure = locust("-H", server.url, "--insecure", scenario=load)
     for run, verified in ((trusting, True), (insecure, False)):
-        assert run.code == 0, run.output
+        assert run.good, run.output
         assert [row["error_kind"] for row in run.rows] == ["", ""]
         assert {row["clock"] for row in run.rows} == {"watcher"}
         assert json.loads((run.folder / "run.json").read_text())["target"]["tls_verified"] is verified
@@ -140,7 +140,7 @@ def test_waiting_for_a_server_that_comes_up_late(
         run = locust("-H", server.url, scenario=load)
         ready.set()
         waker.join()
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert len(run.rows) == 2
 
 
@@ -164,7 +164,7 @@ def test_the_model_is_found_in_the_servers_list_or_asked_for(
         if isinstance(wanted, tuple):
             _assert_refused(run, f"{server.url}/v1/models", *wanted)
         else:
-            assert run.code == 0, run.output
+            assert run.good, run.output
             assert [one["body"]["model"] for one in server.requests] == [wanted, wanted]
 
 
@@ -208,7 +208,7 @@ def test_a_server_without_a_model_list(locust: Callable[..., Run], closed_scenar
         _assert_refused(locust("-H", server.url, scenario=load), f"{server.url}/v1/models", "404", "--model")
         server.probe = (200, {"choices": []})
         run = locust("-H", server.url, "--model", "mine", scenario=load)
-        assert run.code == 0, run.output
+        assert run.good, run.output
         assert {one["body"]["model"] for one in server.requests} == {"mine"}
 
 
@@ -440,7 +440,7 @@ def test_too_many_failures_fail_the_run(
     (level,) = run.table()["levels"]
     assert (level["requests"], level["errors"], level["figures"]["ttft_p50_s"]["n"]) == (30, {"http_429": 5}, 25)
     assert {row["retry_after_s"] for row in run.rows if row["error_kind"]} == {"1.000000"}
-    assert run.code == code, run.output
+    assert run.ended(code), run.output
     assert ("chat at c=2: failed 16.7 % >" in run.output) is (code == 1)
 
 
@@ -452,7 +452,7 @@ def test_latency_objectives_decide_the_exit_code(
     for limit, code in (("10", 0), ("0.000001", 1)):
         extra = f"objectives: {{quick: {{ttft_s: {{p50: {limit}}}}}}}\n"
         run = locust("-H", server.url, scenario=closed_scenario("users: 1, sessions: 6", ", objective: quick", extra))
-        assert run.code == code, run.output
+        assert run.ended(code), run.output
         (verdict,) = run.table()["objectives"]
         assert verdict["met"] is (code == 0)
         assert ("chat at c=1: TTFT p50" in run.output) is (code == 1)
@@ -490,7 +490,7 @@ def test_idle_connections_that_the_server_closes_are_no_failures(locust: Callabl
     assert sum(1 for row in run.rows if row["connect_s"]) >= 10, "connections were closed in between"
     for row in run.rows:
         assert float(row["finished_s"]) - float(row["sent_s"]) < 0.3, "think time is outside the request"
-    assert run.code == 0
+    assert run.good, run.output
 
 
 def test_slow_streams_are_not_cut_by_the_idle_limit(
@@ -576,7 +576,7 @@ def test_locusts_own_outputs_and_configuration_file(
         f"host = {server.url}\nscenario = scenario.yaml\ncsv = out\ncsv-full-history = true\nhtml = out.html\n"
     )
     run = locust("--config", "my.conf", "--json-file", "out")
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert len(run.measured()) == 8
     assert _stats(run)["chat c=2"]["Request Count"] == "8"
     assert len((tmp_path / "out_stats_history.csv").read_text().splitlines()) > 1
@@ -589,7 +589,7 @@ def test_free_running_over_processes(simulator: Callable[..., Simulator], locust
     """-u 4 -t 3s with two workers: both send, every row knows the four users, and no file of a row is lost."""
     server = simulator("--speed", "2")
     run = locust("-H", server.url, "-u", "4", "-r", "4", "-t", "3s", "--processes", "2", "--csv", "out")
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert {row["worker"] for row in run.rows} == {"w0", "w1"}
     assert {row["concurrency"] for row in run.measured()} == {"4"}
     assert [row["error"] for row in run.measured() if row["error_kind"]] == []

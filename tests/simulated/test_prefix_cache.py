@@ -45,7 +45,7 @@ def scenario(
 
 def benefit_of(run: Run) -> dict[str, Any]:
     """What ``python -m analysis prefix-cache RUN --json`` prints. First of all, requests ran and none failed."""
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert run.measured()
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     out = io.StringIO()

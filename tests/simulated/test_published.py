@@ -138,7 +138,7 @@ def test_short_natural_prompts_run_to_their_natural_ends(
     server = simulator("--speed", str(SPEED), preset="spark-qwen3.6-35b-fp8")
     scenario = ROOT / "scenarios" / "published" / "real-prompt-check.yaml"
     run = locust("--scenario", str(scenario), "-H", server.url, timeout=120)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert len(run.measured()) == 16
     assert {row["finish_reason"] for row in run.rows} <= {"stop", "length"}
     assert "stop" in {row["finish_reason"] for row in run.rows}

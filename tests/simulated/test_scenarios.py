@@ -57,7 +57,7 @@ def test_every_scenario_in_git_runs_one_ticket_a_class(
     scenario = load_scenario(path)
     server = simulator("--speed", "100", "--no-stall", preset=scenario.target.simulator or "demo")
     run = locust("-H", server.url, scenario=_one_ticket_a_class(path), locustfile=MIXED)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert {row["traffic"] for row in run.measured()} == {one.name for one in scenario.traffic}
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     truth = {row["id"]: row for row in server.truth()}
@@ -81,7 +81,7 @@ def test_the_history_grows_by_the_real_answer_and_the_next_message(
         "load: {closed: {users: 3, sessions: 3, tail: drain}}\n"
     )
     run = locust("-H", server.url, "--csv", "out", scenario=scenario)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     truth = {row["id"]: row for row in server.truth()}
     assert len(truth) == 12
     for rows in sessions_of(run.rows).values():
@@ -137,18 +137,18 @@ def test_prompts_come_from_files_with_their_own_turns(locust: Callable[..., Run]
         http.stream(*good(("My", " own")))
 
     with scripted(answer) as server:
-        assert locust("-H", server.url, scenario=scenario("prompts.jsonl", 3)).code == 0
+        assert locust("-H", server.url, scenario=scenario("prompts.jsonl", 3)).good
         texts = [body["messages"] for body in _bodies(server)]
         assert sorted(one[0]["content"] for one in texts) == ["First one", "Second one", "Third one"]
         assert all(len(one) == 1 for one in texts)
         assert [body["max_tokens"] for body in _bodies(server)] == [9, 9, 9]
         assert not any(body.get("ignore_eos") for body in _bodies(server))
         server.requests.clear()
-        assert locust("-H", server.url, scenario=scenario("messages.jsonl", 1)).code == 0
+        assert locust("-H", server.url, scenario=scenario("messages.jsonl", 1)).good
         (body,) = _bodies(server)
         assert body["messages"] == [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hello"}]
         server.requests.clear()
-        assert locust("-H", server.url, scenario=scenario("sharegpt.json", 1)).code == 0
+        assert locust("-H", server.url, scenario=scenario("sharegpt.json", 1)).good
         first, second = _bodies(server)
         assert first["messages"] == [{"role": "user", "content": "Question 1"}]
         assert second["messages"] == [
@@ -186,7 +186,7 @@ def test_classes_are_mixed_by_their_weights_exactly(
         "load: {closed: {users: [1, 4], sessions: 40, tail: drain}}\n"
     )
     run = locust("-H", server.url, *processes, scenario=scenario)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     counts = Counter((row["level"], row["traffic"]) for row in run.measured())
     assert counts == {(level, name): n for level in "01" for name, n in (("short", 24), ("system", 12), ("random", 4))}
     truth = {row["id"]: row for row in server.truth()}
@@ -211,7 +211,7 @@ def test_random_ids_go_out_as_ids_to_completions(
         "load: {closed: {users: 2, sessions: 12, tail: drain}}\n"
     )
     run = locust("-H", server.url, scenario=scenario)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     truth = {row["id"]: row for row in server.truth()}
     lengths = {truth[row["request_id"]]["prompt_tokens"] == int(row["asked_input_tokens"]) for row in run.rows}
     assert lengths == {True}
@@ -230,7 +230,7 @@ def test_bodies_have_the_scenarios_fields_and_headers(locust: Callable[..., Run]
     )
     with scripted(lambda http, number: http.stream(*good())) as server:
         run = locust("-H", server.url, "--model", "scripted", scenario=scenario)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     for one in server.requests:
         body = one["body"]
         assert one["headers"]["X-Team"] == "load-tests"
@@ -248,7 +248,7 @@ def test_the_base_url_may_end_in_v1(
     """With and without /v1 and a slash: the same server."""
     server = simulator("--speed", "20")
     run = locust("-H", server.url + tail, scenario=closed_scenario("users: 1, sessions: 2"))
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert len(run.measured()) == 2
 
 
@@ -269,6 +269,6 @@ def test_ipv6(
     server = simulator("--host", "::1", "--speed", "20")
     assert server.url.startswith("http://[::1]:")
     run = locust("-H", f"{server.url}/v1", scenario=closed_scenario("users: 2, sessions: 4"))
-    assert run.code == 0, run.output
+    assert run.good, run.output
     assert [row["error"] for row in run.rows if row["error_kind"]] == []
     assert len(run.measured()) == 4

@@ -35,7 +35,7 @@ def test_first_tokens_and_tpot_agree_with_the_server(
         f"load: {{closed: {{users: {STREAMS}, sessions: {3 * STREAMS}, warmup_sessions: 4, tail: fill}}}}\n"
     )
     run = locust("-H", server.url, scenario=scenario)
-    assert run.code == 0, run.output
+    assert run.good, run.output
     rows = [row for row in run.rows if row["phase"] in ("measured", "fill")]
     assert len(run.measured()) == 3 * STREAMS
     assert all(row["error_kind"] == "" for row in rows)
