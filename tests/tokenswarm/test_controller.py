@@ -700,6 +700,7 @@ def test_a_level_by_the_clock_counts_what_came_of_every_arrival(monkeypatch: pyt
     """One warm-up arrival and four measured: two played, one not admitted, one cut. It ends when all are accounted
     for, and not before its time is over."""
     monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.05)
+    monkeypatch.setattr("tokenswarm.clockwork.HAND_OUT_S", 0.05)
     crew = Crew([_by_clock()], {"local": 2}, _at(0.0, 0.1, 0.15, 0.2, 0.25))
     crew.idle()
     gevent.sleep(0)
@@ -721,6 +722,7 @@ def test_arrivals_of_a_worker_that_goes_are_dealt_again_or_lost(monkeypatch: pyt
     """Of its two measured ones the first is due at once and lost, the other comes in time to the worker that is left;
     what is scheduled is the same as without the loss."""
     monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    monkeypatch.setattr("tokenswarm.clockwork.HAND_OUT_S", 0.05)
     level = _by_clock(duration_s=0.9, arrivals=Arrivals("constant", (Stretch(1.0, 10.0, 10.0),)))
     crew = Crew([level], {"w0": 1, "w1": 1}, _at(0.0, 0.1, 0.11, 0.9))
     crew.idle()
@@ -743,6 +745,7 @@ def test_arrivals_of_a_worker_that_goes_are_dealt_again_or_lost(monkeypatch: pyt
 def test_arrivals_that_the_last_worker_held_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scheduled are three measured ones, one was played, two went with the worker."""
     monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    monkeypatch.setattr("tokenswarm.clockwork.HAND_OUT_S", 0.05)
     crew = Crew([_by_clock()], {"w1": 2}, _at(0.0, 0.1, 0.15, 0.2))
     crew.idle()
     gevent.sleep(0)
@@ -756,6 +759,7 @@ def test_arrivals_that_the_last_worker_held_are_lost(monkeypatch: pytest.MonkeyP
 def test_a_level_by_the_clock_that_is_stopped_has_fewer_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those whose time had not come are withdrawn by the worker and were never scheduled."""
     monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    monkeypatch.setattr("tokenswarm.clockwork.HAND_OUT_S", 0.05)
     crew = Crew([_by_clock()], {"local": 2}, _at(0.0, 0.1, 0.15, 0.2))
     crew.idle()
     gevent.sleep(0)
@@ -771,6 +775,7 @@ def test_a_level_by_the_clock_that_is_stopped_has_fewer_scheduled(monkeypatch: p
 def test_what_has_arrived_may_go_on_for_a_while_and_is_then_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """One session of two is still under way when the limit for it is over: it is cut, and the level is complete."""
     monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    monkeypatch.setattr("tokenswarm.clockwork.HAND_OUT_S", 0.05)
     crew = Crew([_by_clock(drain_limit_s=0.05)], {"local": 2}, _at(0.1, 0.15))
     crew.idle()
     wait_for_stage(crew, "tail")
@@ -787,6 +792,7 @@ def test_what_has_arrived_may_go_on_for_a_while_and_is_then_cut(monkeypatch: pyt
 def test_nothing_is_dealt_again_once_a_level_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that goes while the level drains had an arrival that was to be withdrawn: nobody plays it."""
     monkeypatch.setattr("tokenswarm.clockwork.LEAD_S", 0.02)
+    monkeypatch.setattr("tokenswarm.clockwork.HAND_OUT_S", 0.05)
     level = _by_clock(duration_s=1.9, arrivals=Arrivals("constant", (Stretch(2.0, 10.0, 10.0),)))
     crew = Crew([level], {"w0": 1, "w1": 1}, _at(0.1, 0.11, 1.8, 1.9))
     crew.idle()
