@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import subprocess
 from typing import Any
 
 import jsonschema
@@ -123,6 +125,24 @@ def test_probes_ask_about_ports_that_are_used() -> None:
     assert job["startupProbe"]["exec"]["command"] == probes["master"]
     (parsed,), _ = locust_options(["--master"])
     assert parsed["master_bind_port"] == job["ports"][0]["containerPort"] == 5557
+
+
+def test_the_probe_tells_listening_and_connected_ports() -> None:
+    """It sees what is there and nothing else, and connects to nothing itself."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert (_healthy("listens", port), _healthy("connected", port)) == (0, 1)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, (_, from_port) = server.accept()
+            with accepted:
+                assert from_port == client.getsockname()[1]
+                assert (_healthy("connected", port), _healthy("listens", from_port)) == (0, 1)
+    assert (_healthy("listens", port), _healthy("what", port)) == (1, 2)
+
+
+def _healthy(question: str, port: int) -> int:
+    command = ["sh", str(DEPLOY / "healthy"), question, str(port)]
+    return subprocess.run(command, timeout=10, check=False, capture_output=True).returncode
 
 
 # what is closed ---------------------------------------------------------------------------------------------------
