@@ -47,9 +47,11 @@ class Controller:
         *,
         on_level_begin: Callable[[Level], None] = lambda level: None,
         arrivals: Callable[[Level], Iterator[Arrival]] = lambda level: iter(()),
+        goes_up: bool = True,
     ) -> None:
         """``next_level`` gives the level after one that has ended. It and the callbacks may take their time: nothing
-        is in flight, and the level waits for them. ``arrivals``: of a level by the clock."""
+        is in flight, and the level waits for them. ``arrivals``: of a level by the clock.
+        ``goes_up``: where every request of a level failed, the ones after it would only repeat that."""
         self.level = first
         self.stage = "spawn"
         self.crew = Crew(send)
@@ -63,6 +65,7 @@ class Controller:
         self._next_level = next_level
         self._on_level_begin = on_level_begin
         self._arrivals = arrivals
+        self._goes_up = goes_up
         self._dealt: tuple[int, float] | None = None
         self._changes = 0  # of the crew, that the users are dealt by
         self._changed = gevent.event.Event()
@@ -290,7 +293,7 @@ class Controller:
         self._on_level_end(self.level_row(), level, self.facts)
         if self.finished:
             return
-        hopeless = self._nothing_succeeded()
+        hopeless = self._goes_up and self._nothing_succeeded()
         following = None if hopeless else self._next_level(level)
         if self.finished:  # stopped meanwhile
             return

@@ -33,6 +33,8 @@ def load_rules(load: Any, classes: list[dict[str, Any]], *, searchable: str | No
     for way, keys in (("closed", ("users",)), ("open", _RATES)):
         for key in keys:
             asked = parts.get(way, {}).get(key)
+            if isinstance(asked, dict) and "search" in asked and parts[way].get("fresh_prompts") is False:
+                yield ("load", way, "fresh_prompts"), "a search needs fresh prompts at every level; leave this out"
             if searchable is not None and isinstance(asked, dict) and "search" in asked:
                 yield ("load", way, key), searchable
 

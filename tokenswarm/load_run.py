@@ -67,6 +67,7 @@ class LoadRun:
                 self._next_level,
                 on_level_begin=self._level_begins,
                 arrivals=plan.arrivals,
+                goes_up=not self._itinerary.judging,
             )
 
     def _levels_to_run(self) -> Itinerary | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def _calibration(plan: Plan, results: Path | None, processes: int | None) -> dic
 def _level(plan: Plan, level: Level) -> dict[str, Any]:
     return {
         "level": level.index,
-        "concurrency": level.concurrency,
+        "concurrency": None if level.by_clock else level.concurrency,
         "label": level.label,
         "arms": level.arms,
         "sessions": level.sessions,
@@ -54,6 +55,18 @@ def _level(plan: Plan, level: Level) -> dict[str, Any]:
         "tail": level.tail,
         "round": level.round,
         "users_by_class": _by_class(plan, level),
+        **(_by_clock(level) if level.by_clock else {}),
+    }
+
+
+def _by_clock(level: Level) -> dict[str, Any]:
+    arrivals = None if level.arrivals is None else asdict(level.arrivals)
+    return {
+        "rate_per_s": level.rate_per_s,
+        "arrivals": arrivals,
+        "replayed": level.replayed,
+        "max_users": level.concurrency,
+        "when_full": level.when_full,
     }
 
 

@@ -136,6 +136,7 @@ class LoadWorker:
             self._outbox = Outbox(data["life"], self._runner.send_message, self._hold)
             self.begin(Plan.from_message(data["plan"]), data["worker"], data["index"], data["run"], data["to_unix_s"])
         except InputError as error:  # files or a key are not on this machine, or not any more
+            self._close_probe()
             self._instrument = None
             self._runner.send_message("ts_unable", {"run": data["run"], "problem": f"{data['worker']}: {error}"})
 
@@ -245,8 +246,7 @@ class LoadWorker:
         if instrument is None:
             return
         self._cut_all(instrument)
-        if self._probe is not None:
-            self._probe.close()
+        self._close_probe()
         instrument.recorder.close()
         if instrument.gallery is not None:
             instrument.gallery.close()
@@ -254,6 +254,11 @@ class LoadWorker:
         instrument.gate.leave()
         self._ready.clear()
         self._spawned_users = None
+
+    def _close_probe(self) -> None:
+        if self._probe is not None:
+            self._probe.close()
+            self._probe = None
 
     @staticmethod
     def _cut_all(instrument: Instrument) -> None:
@@ -284,13 +289,14 @@ class LoadWorker:
             self._outbox.post("ts_report", report, sum(map(len, encoded.values())))
 
     def _report_for_ever(self) -> None:
-        """Alone there is nothing to lose on the way, and rows are written in larger batches."""
+        """Alone there is nothing to lose on the way, and while sessions go on rows are written in larger batches."""
         while True:
             self._dirty.wait()
             gevent.sleep(0 if self._alone else REPORT_INTERVAL_S)
             self._dirty.clear()
-            if self._instrument is not None and not self._alone:
-                self._instrument.recorder.flush()
+            instrument = self._instrument
+            if instrument is not None and not (self._alone and instrument.gate.in_session):
+                instrument.recorder.flush()
                 self._dirty.clear()
             try:
                 self._report()
