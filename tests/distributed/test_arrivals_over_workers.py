@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +21,7 @@ seed: 11
 traffic: [{name: chat, input_tokens: 60, output_tokens: 4}]
 load: {open: {requests_per_s: %g, arrivals: poisson, duration_s: %g, warmup_s: 0}}
 """
+IN_TIME_S, ATTEMPTS = 0.010, 3
 CRITICAL = 1.95  # of sqrt(n) times the Kolmogorov-Smirnov distance, at a level of 0.001
 
 
@@ -31,34 +33,56 @@ def _distance(moments_s: list[float]) -> float:
     return float(np.sqrt(len(gaps)) * max(np.max(steps[1:] - fitted), np.max(fitted - steps[:-1])))
 
 
+@dataclass
+class Stream:
+    """The arrivals of one run in three records of them, seconds of the master's monotonic clock."""
+
+    scheduled_s: dict[int, float]  # by ticket, from the beginning of the level
+    moments: dict[str, list[float]]
+    late_s: float  # 90 % quantile of sent - scheduled
+
+
+def _played(folder: Path, server: Simulator, workers: int) -> Stream:
+    folder.mkdir(parents=True)
+    options = ("-H", server.url, "--no-table", "--processes", str(workers))
+    run = run_locust(folder, *options, scenario=POISSON % (RATE_PER_S, DURATION_S))
+    assert run.code == 0, run.output
+    rows = run.measured()
+    assert len(rows) > 0.7 * RATE_PER_S * DURATION_S
+    assert [row["error"] for row in rows if row["error_kind"]] == []
+    assert len({row["worker"] for row in rows}) == workers
+    scheduled, sent = _on_the_masters_axis(run, "scheduled_s"), _on_the_masters_axis(run, "sent_s")
+    arrivals = {row["id"]: row["arrival_s"] for row in server.truth()}
+    arrived = [arrivals[row["request_id"]] for row in rows]
+    start_s = float(run.file("levels.csv")[0]["measured_started_s"])
+    return Stream(
+        {ticket: moment_s - start_s for ticket, moment_s in scheduled.items()},
+        {"scheduled": list(scheduled.values()), "sent": list(sent.values()), "arrived": arrived},
+        float(np.quantile([sent[ticket] - scheduled[ticket] for ticket in sent], 0.9)),
+    )
+
+
+def _played_in_time(folder: Path, server: Simulator, workers: int) -> Stream:
+    """Once more where the machine had no time for the load generator, by its own record: that says nothing of the
+    schedule."""
+    for attempt in range(ATTEMPTS):
+        stream = _played(folder / str(attempt), server, workers)
+        if stream.late_s < IN_TIME_S:
+            break
+    return stream
+
+
 def test_poisson_arrivals_from_one_two_and_five_workers(steady: Callable[..., Simulator], tmp_path: Path) -> None:
     """The same tickets at the same times after the level's beginning; the same test of the gaps is passed by what was
     scheduled, by what was sent, and by what arrived at the server, by its own record."""
-    tickets: list[dict[int, float]] = []
-    for workers in (1, 2, 5):
-        folder = tmp_path / str(workers)
-        folder.mkdir()
-        server = steady()
-        before = len(server.truth())
-        options = ("-H", server.url, "--no-table", "--processes", str(workers))
-        run = run_locust(folder, *options, scenario=POISSON % (RATE_PER_S, DURATION_S))
-        assert run.good, run.output
-        rows = run.measured()
-        assert len(rows) > 0.7 * RATE_PER_S * DURATION_S
-        assert [row["error"] for row in rows if row["error_kind"]] == []
-        assert len({row["worker"] for row in rows}) == workers
-        scheduled, sent = _on_the_masters_axis(run, "scheduled_s"), _on_the_masters_axis(run, "sent_s")
-        sent_ids = {row["request_id"] for row in rows}
-        arrived = [row["arrival_s"] for row in server.truth()[before:] if row["id"] in sent_ids]
-        assert len(arrived) == len(rows)
-        moments = {"scheduled": list(scheduled.values()), "sent": list(sent.values()), "arrived": arrived}
-        distances = {name: _distance(moments_s) for name, moments_s in moments.items()}
-        assert max(distances.values()) < CRITICAL, distances
-        start_s = float(run.file("levels.csv")[0]["measured_started_s"])
-        tickets.append({ticket: moment_s - start_s for ticket, moment_s in scheduled.items()})
-    for fewer, more in pairwise(tickets):
+    server = steady()
+    streams = [_played_in_time(tmp_path / str(workers), server, workers) for workers in (1, 2, 5)]
+    for stream in streams:
+        distances = {name: _distance(moments_s) for name, moments_s in stream.moments.items()}
+        assert max(distances.values()) < CRITICAL, (distances, stream.late_s)
+    for fewer, more in pairwise(stream.scheduled_s for stream in streams):
         assert fewer.keys() == more.keys()
-        assert [more[ticket] for ticket in fewer] == pytest.approx(list(fewer.values()), abs=0.010)
+        assert [more[ticket] for ticket in fewer] == pytest.approx(list(fewer.values()), abs=0.001)
 
 
 def _on_the_masters_axis(run: Run, column: str) -> dict[int, float]:
