@@ -141,12 +141,12 @@ class Casting:
     def session(self, ticket: Ticket, pictures: Pictures | None = None) -> tuple[AnyTraffic, Session]:
         """The session that a ticket names, with what ``wanted_pictures`` asked for, ready to be sent."""
         role = self._role(ticket)
-        seed = self.scenario.seed
+        seed, run = self.scenario.seed, self._words_of(ticket)
         if ticket.recorded is not None:
-            replayed, words = self.traffic[role.place], session_rng(seed, *role.key, self.run)
+            replayed, words = self.traffic[role.place], session_rng(seed, *role.key, run)
             assert isinstance(replayed, TraceTraffic), "a rule wants kind: trace"
             return replayed, RecordedSession(replayed, self._trace_material, ticket.recorded, words)
-        rng, text_rng = session_rng(seed, *_work(ticket, role.key)), session_rng(seed, *role.key, self.run)
+        rng, text_rng = session_rng(seed, *_work(ticket, role.key)), session_rng(seed, *role.key, run)
         traffic, material, ordinal = self.traffic[role.place], self._materials[role.place], self._ordinal(ticket, role)
         match traffic, material:
             case CaptioningTraffic(), _:
@@ -159,6 +159,11 @@ class Casting:
             case _:
                 raise AssertionError(f"no material for {traffic.name}")
 
+    def _words_of(self, ticket: Ticket) -> str:
+        """What decides words and pictures beside seed and key. A session that a lost worker has begun has others when
+        it is played again: the server may have seen its prompts."""
+        return f"{self.run} {ticket.again}" if ticket.again else self.run
+
     def wanted_pictures(self, ticket: Ticket) -> WantedPictures | None:
         """The pictures of the session that a ticket names; None for a session without."""
         role = self._role(ticket)
@@ -168,7 +173,7 @@ class Casting:
         source = sum(isinstance(one, CaptioningTraffic) for one in self.traffic[: role.place])
         key = _work(ticket, role.key)
         sizes = session_rng(self.scenario.seed, *key, "pictures")
-        contents = session_rng(self.scenario.seed, *role.key, f"pictures {self.run}")
+        contents = session_rng(self.scenario.seed, *role.key, f"pictures {self._words_of(ticket)}")
         count = traffic.images_per_session.sample_int(sizes)
         orders = self.image_sources[source].orders(sizes, contents, self._ordinal(ticket, role), count)
         return WantedPictures(role.key, source, orders)

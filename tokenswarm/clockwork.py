@@ -14,8 +14,8 @@ from tokenswarm.schedule import Level
 from tokenswarm.timetable import Arrival, Timetable
 
 LEAD_S = 0.5  # from the beginning of the level to its first moment: the first arrivals must reach the workers
-WINDOW_S = 2.0  # handed out so far ahead; a worker that dies takes no more than that with it
-HAND_OUT_S = 1.0  # between two looks
+WINDOW_S = 1.5  # handed out so far ahead
+HAND_OUT_S = 0.5  # between two looks; a worker that dies takes no more than the two together with it
 MARGIN_S = 0.25  # what is due sooner cannot be handed to another worker in time
 
 
@@ -75,7 +75,8 @@ class Clockwork:
 
     def _send(self, dealt: dict[str, list[Arrival]]) -> None:
         for worker, arrivals in dealt.items():
-            to_theirs_s = self.began_s - self._crew.workers[worker].offset_s
+            state = self._crew.workers.get(worker)
+            to_theirs_s = self.began_s - (0.0 if state is None else state.offset_s)
             tickets = [self._told(arrival, to_theirs_s) for arrival in arrivals]
             self._crew.order("ts_due", {"level": self.level.index, "tickets": tickets}, [worker])
 

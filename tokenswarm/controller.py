@@ -117,7 +117,8 @@ class Controller:
         state = self.crew.leave(worker)
         if state is None or self.finished:
             return
-        if not self.crew.workers:
+        alone = not self.crew.workers
+        if alone and not self.crew.admit():
             if self.clockwork is not None:
                 self.clockwork.leave(worker)
             self._abandon(f"{why}; no worker is left")
@@ -125,6 +126,8 @@ class Controller:
             self._changed.set()
         else:
             self._go_on_without(worker, why)
+            if alone:  # those who came meanwhile have no users before the next level
+                self.stop_level()
         self._advance()
 
     def _go_on_without(self, worker: str, why: str) -> None:

@@ -52,10 +52,11 @@ class Crew:
         self.changes += state is not None or came_later is not None
         return state
 
-    def admit(self) -> None:
-        """Those who joined during the last level take part from now on."""
-        self.workers |= self._next
-        self._next = {}
+    def admit(self) -> bool:
+        """Those who joined during the last level take part from now on. False where there are none."""
+        came, self._next = self._next, {}
+        self.workers |= came
+        return bool(came)
 
     def find(self, worker: str) -> WorkerState | None:
         return self.workers.get(worker) or self._next.get(worker)
@@ -71,8 +72,10 @@ class Crew:
 
     def order(self, message: str, data: dict[str, Any], workers: Iterable[str] | None = None) -> None:
         """Send to some workers, or to all. Who waits there is unknown until they have answered."""
-        for name in list(self.workers) if workers is None else workers:
-            state = self.workers[name]
+        for name in list(self.workers if workers is None else workers):
+            state = self.workers.get(name)
+            if state is None:  # gone while others were written to
+                continue
             state.orders += 1
             state.waiting = 0
             self._send(message, {**data, "order": state.orders}, name)

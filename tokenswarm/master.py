@@ -296,8 +296,8 @@ class RunMaster:
         while not self._stopped.issuperset(self._still_there(asked)) and perf_counter() < deadline_s:
             gevent.sleep(0.01)
         missing = asked - self._stopped
-        if missing:
-            log.error("the last rows of %s did not arrive", ", ".join(sorted(missing)))
+        for name in sorted(missing):
+            self._roster.give_up(self._roster.named(name), "did not send its last rows")
 
     def _still_there(self, asked: set[str]) -> set[str]:
         return asked & {member.name for member in self._roster.present}

@@ -293,6 +293,8 @@ def _quitting(environment: Any, **_: Any) -> None:
     session.close()
     if FinalStatsCSV.newest is not None:
         FinalStatsCSV.newest.last_look()
+    if session.master is None and environment.process_exit_code is None:
+        environment.process_exit_code = 0  # failed requests are rows; the master judges them
     if session.master is not None and session.master.exit_code is not None:
         environment.process_exit_code = session.master.exit_code
         if session.master.table_text and not environment.parsed_options.json:

@@ -27,8 +27,8 @@ from tokenswarm.level_message import level_of
 from tokenswarm.open_files import require_open_files
 from tokenswarm.outbox import Outbox
 from tokenswarm.plan import Plan
-from tokenswarm.recorder import LocustStatistics, Recorder
 from tokenswarm.reception import tally
+from tokenswarm.recorder import LocustStatistics, Recorder
 from tokenswarm.records import Phase
 from tokenswarm.schedule import Ticket
 from tokenswarm.trace import TraceSession
