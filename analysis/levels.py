@@ -68,6 +68,9 @@ class LevelRow:
     clocked: bool = False  # likewise, where nothing is known of its arrivals
     health: LevelHealth | None = None  # of the processes that made the load of the whole level
     generator: GeneratorVerdict | None = None  # whether they limited it
+    configuration: str = ""  # what was measured, where one file holds several
+    table: str = ""  # of a published figure set: the printed table that it stands in
+    unknown_counts: frozenset[str] = frozenset()  # those of requests, ok and failed that the source does not tell
     figures: dict[str, Figure] = field(default_factory=dict)
 
     def figure(self, name: str) -> Figure:
@@ -92,7 +95,7 @@ class LevelRow:
     @property
     def load(self) -> tuple[str, tuple[str, ...]]:
         """Equal for levels that differ in the number of users alone."""
-        return self.arms, self.only
+        return self.arms, (*self.only, self.configuration, self.table)
 
     @property
     def complete(self) -> bool:
@@ -111,7 +114,11 @@ class LevelRow:
 
     @property
     def failed_share(self) -> float | None:
-        return ratio(self.failed, self.ok + self.failed)
+        return None if self.unknown_counts else ratio(self.failed, self.ok + self.failed)
+
+    def count(self, name: str) -> int | None:
+        """``requests``, ``ok`` or ``failed``; ``None`` where the source does not tell."""
+        return None if name in self.unknown_counts else int(getattr(self, name))
 
 
 def level_rows(
