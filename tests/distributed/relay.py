@@ -1,8 +1,9 @@
 """A TCP relay that delays every byte by the same time in both directions, and that can be cut, healed and broken.
 
 Runs as a process of its own (``python relay.py HOST TARGET_PORT PORTS DELAY_S``): it prints its ports, one for each
-worker, and obeys a line at a time on standard input: ``cut 0`` (nothing is passed on, connections stay), ``heal 0``
-(what was held back goes on, in order), ``kill 0`` (connections are reset), ``name 0`` (the name of that worker).
+worker, and obeys a line at a time on standard input: ``cut 0`` (nothing is passed on, connections stay), ``deafen 0``
+(nothing is passed on to the worker), ``heal 0`` (what was held back goes on, in order), ``kill 0`` (connections are
+reset), ``name 0`` (what the master calls that worker).
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ class Relay:
     def cut(self, number: int) -> None:
         assert self._tell("cut", number) == "done"
 
+    def deafen(self, number: int) -> None:
+        assert self._tell("deafen", number) == "done"
+
     def heal(self, number: int) -> None:
         assert self._tell("heal", number) == "done"
 
@@ -68,8 +72,8 @@ class _Line:
     def __init__(self, host: str, target_port: int, delay_s: float) -> None:
         self._target = (host, target_port)
         self._delay_s = delay_s
-        self.passing = asyncio.Event()
-        self.passing.set()
+        self.up, self.down = asyncio.Event(), asyncio.Event()  # to the master, to the worker: set while they pass
+        self.obey("heal")
         self.name = ""
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -80,7 +84,7 @@ class _Line:
         try:
             other_reader, other = await self._connect()
             self._writers.add(other)
-            ways = (self._carry(reader, other), self._carry(other_reader, writer, look=True))
+            ways = (self._carry(reader, other, self.up), self._carry(other_reader, writer, self.down))
             tasks = [asyncio.create_task(way) for way in ways]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -101,7 +105,7 @@ class _Line:
                 await asyncio.sleep(0.1)
         raise ConnectionRefusedError
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, look: bool = False) -> None:
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event) -> None:
         """Each piece is written the delay after it was read, whatever else is on the way."""
         loop = asyncio.get_running_loop()
         way: deque[tuple[float, bytes]] = deque()
@@ -125,11 +129,11 @@ class _Line:
                     await changed.wait()
                 due_s, data = way[0]
                 await asyncio.sleep(due_s - loop.time())
-                await self.passing.wait()
+                await passing.wait()
                 way.popleft()
                 if not data:
                     return
-                if look and not self.name:
+                if passing is self.down and not self.name:
                     seen = (seen + data)[-4096 - len(data) :]
                     found = NAME.search(seen)
                     self.name = found[1].decode() if found else ""
@@ -146,9 +150,13 @@ class _Line:
     def obey(self, order: str) -> str:
         match order:
             case "cut":
-                self.passing.clear()
+                self.up.clear()
+                self.down.clear()
+            case "deafen":
+                self.down.clear()
             case "heal":
-                self.passing.set()
+                self.up.set()
+                self.down.set()
             case "kill":
                 self.kill()
             case "name":

@@ -94,6 +94,28 @@ def test_a_worker_freezes_and_comes_back(running: Cluster) -> None:
     _assert_used_again(run, name)
 
 
+@pytest.mark.parametrize("loss", ["little", "both ways"])
+def test_a_connection_that_is_reset_costs_nothing_or_is_told(running: Cluster, loss: str) -> None:
+    """RST between a worker and its master, who meet again at once, and with it what was under way: of 20 ms, or of a
+    second, either to the worker alone or both ways. Either the level is whole, or the worker was given up; no ticket is
+    missing or counted twice, and nobody waits for a message that will never come."""
+    victim, relay = running.workers[1], running.relay
+    name, kept = running.name_of(victim), running.lines()
+    if loss != "little":
+        relay.deafen(victim.number) if loss == "orders" else relay.cut(victim.number)
+        time.sleep(1.0)  # how much is lost, and no wait for anything
+    relay.kill(victim.number)
+    relay.heal(victim.number)
+    run = running.finish()
+    if run.file("levels.csv")[0]["state"] == "complete":
+        assert run.code == 0, run.output
+        tickets = [int(row["ticket"]) for row in run.measured() if row["level"] == "0"]
+        assert sorted(tickets) == list(range(SESSIONS[0]))
+    else:
+        _assert_went_on_without(run, name, kept)
+    assert name in {row["worker"] for row in run.measured() if row["level"] == "1"}
+
+
 @pytest.fixture
 def far_away(
     network: Network, steady: Callable[..., Simulator], tmp_path: Path

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.distributed.cluster import Cluster
+from tests.distributed.cluster import DELAY_S, Cluster
 from tests.distributed.network import Network
 from tests.locust_process import Run, run_locust
 from tests.simulated.conftest import Simulator
@@ -83,6 +83,8 @@ def _assert_clocks_found(run: Run, wrong_by: dict[str, float]) -> None:
     for name, wrong_by_s in wrong_by.items():
         assert float(clocks[name]["offset_s"]) == pytest.approx(0.0, abs=0.005), "one kernel has one monotonic clock"
         assert float(clocks[name]["wall_offset_s"]) == pytest.approx(wrong_by_s, abs=0.005)
+        if wrong_by_s:
+            assert float(clocks[name]["round_trip_s"]) >= 2 * DELAY_S
 
 
 def _assert_on_the_masters_axis(run: Run, server: Simulator) -> None:
