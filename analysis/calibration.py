@@ -91,4 +91,6 @@ def _bound(facts: dict[str, Any], limit: float) -> str:
 
 
 def _ms(value: float) -> str:
+    if value < 0.001:
+        return "below 0.001 ms"
     return f"{value:.2g} ms" if value < 10 else f"{value:.0f} ms"

@@ -22,7 +22,7 @@ import yaml
 
 from benchmarks import report
 from benchmarks.build import BenchmarkError, reference_server
-from benchmarks.calibration_level import measured_level
+from benchmarks.calibration_level import measured_level, milliseconds
 from benchmarks.calibration_load import DRAIN_LIMIT_S, Pace, calibration_scenario, planned_loads
 from benchmarks.cpu_samples import CpuSampler
 from benchmarks.figures import Row
@@ -245,7 +245,7 @@ def sentence(entry: Mapping[str, Any]) -> str:
     if reached is not None:
         level = next(one for one in entry["levels"] if one["load"] == reached)
         errors = [
-            f"{name.upper()} error p95 {value:.2g} ms"
+            f"{name.upper()} error p95 {milliseconds(value)}"
             for name in ("ttft", "tpot", "e2e")
             if (value := level[f"{name}_error_p95_ms"]) is not None
         ]

@@ -69,11 +69,18 @@ def doubts(level: Row, *, by_clock: bool) -> list[str]:
         error_ms, median_ms = level[f"{name}_error_p95_ms"], level[f"true_{name}_p50_ms"]
         if error_ms is not None and median_ms and error_ms > ERROR_LIMIT * median_ms:
             share = error_ms / median_ms
-            found.append(f"{name.upper()} error p95 {error_ms:.2g} ms is {share:.0%} of the true median")
+            found.append(f"{name.upper()} error p95 {milliseconds(error_ms)} is {share:.0%} of the true median")
     delay_ms = level["send_delay_p95_ms"]
     if by_clock and delay_ms is not None and delay_ms > SEND_DELAY_LIMIT_S * 1e3:
         found.append(f"requests were sent {delay_ms:.0f} ms late at p95")
     return found
+
+
+def milliseconds(value: float) -> str:
+    """Two digits, or whole milliseconds, never with an exponent."""
+    if value < 0.001:
+        return "below 0.001 ms"
+    return f"{value:.2g} ms" if value < 10 else f"{value:.0f} ms"
 
 
 def _errors(pairs: Sequence[tuple[Seen, TruthRow]]) -> Row:

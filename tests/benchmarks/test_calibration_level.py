@@ -93,14 +93,15 @@ def test_rows_are_lost_or_there_twice() -> None:
 
 def test_the_sentence_says_how_far_and_why_no_further() -> None:
     """The errors at the highest truthful load, and the doubt at the first that is not."""
-    errors = {"ttft_error_p95_ms": 0.31, "tpot_error_p95_ms": None, "e2e_error_p95_ms": 1.2, "doubts": []}
+    errors = {"ttft_error_p95_ms": 0.31, "tpot_error_p95_ms": 0.0001, "e2e_error_p95_ms": 1.2, "doubts": []}
     levels = [
         {"load": 64, "truthful": True, **errors},
         {"load": 128, "truthful": False, "doubts": ["too late"], "busiest_cpu": 0.9},
     ]
     entry = {"axis": "users", "processes": 1, "truthful_up_to": 64, "highest": 128, "levels": levels}
     assert sentence(entry).splitlines() == [
-        "truthful up to 64 users with 1 process: TTFT error p95 0.31 ms, E2E error p95 1.2 ms",
+        "truthful up to 64 users with 1 process: TTFT error p95 0.31 ms, TPOT error p95 below 0.001 ms, "
+        "E2E error p95 1.2 ms",
         "not truthful with 1 process at 128 users: too late; use more load processes (ARGS='--processes N')",
     ]
     assert len(sentence({**entry, "highest": 64}).splitlines()) == 1
