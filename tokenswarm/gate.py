@@ -63,6 +63,7 @@ class Gate:
         self._done: list[Done] = []
         self.orders = 0  # obeyed so far
         self.on_change: Callable[[], None] = lambda: None  # users wait, or sessions have ended
+        self.on_idle: Callable[[], None] = lambda: None  # a user waits for a ticket that somebody must give
         self.on_expect: Callable[[Sequence[Ticket]], None] | None = None  # these tickets will be taken soon
         self.on_forget: Callable[[], None] = lambda: None  # those that were told will not be taken
         self.on_refuse: Callable[[Ticket], None] = lambda ticket: None  # as many sessions as users are under way
@@ -225,6 +226,8 @@ class Gate:
         turn: gevent.event.AsyncResult[None] = gevent.event.AsyncResult()
         self._waiting.append(turn)
         self.on_change()
+        if self.level is None or not self.level.by_clock:
+            self.on_idle()
         try:
             turn.get()
         finally:

@@ -75,13 +75,18 @@ class LoadRun:
             return itinerary_of(self.plan.scenario)
         return FixedLevels(self._resumption.missing(planned_levels(self.plan.scenario)))
 
-    def start(self) -> None:
-        """Write what is asked for, and what an earlier run has finished of it."""
+    def start(self, processes: int | None) -> None:
+        """Write what is asked for, and what an earlier run has finished of it.
+
+        ``processes``: how many make the load, where all of them run on this machine; a calibration is looked up then.
+        """
         resumption, plan = self._resumption, self.plan
         if resumption is not None:
             resumption.take_over(self.folder, wall_s() - perf_counter())
             log.info("%d of the levels are taken over from %s", len(resumption.levels), resumption.path)
-        description = described(plan, planned_levels(plan.scenario))
+        description = described(
+            plan, planned_levels(plan.scenario), results=self.folder.path.parent, processes=processes
+        )
         told = None if resumption is None else resumption.told()
         self.folder.write_once("run.json", description | {"resumed": told})
         log.info("results go to %s", self.folder.path)

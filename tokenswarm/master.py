@@ -33,6 +33,8 @@ from tokenswarm.verdict import analysed
 
 log = logging.getLogger(__name__)
 
+ACK_EVERY = 16  # messages of a worker, of which it may have 64 under way; a large one at once
+ACK_BYTES = 100_000
 STOP_LIMIT_S = 10.0
 LOOK_INTERVAL_S = 0.5
 PING_EVERY = 10  # looks
@@ -194,7 +196,8 @@ class RunMaster:
             run.report(member, data)
             return
         good = self._roster.accept(member, data["life"], data["number"])
-        self._roster.send("ts_ack", {"life": data["life"], "number": data["number"]}, member.name)
+        if not good or data["number"] % ACK_EVERY == 0 or sum(map(len, data["rows"].values())) > ACK_BYTES:
+            self._roster.send("ts_ack", {"life": data["life"], "number": data["number"]}, member.name)
         if good:
             run.report(member, data)
         else:
@@ -255,9 +258,18 @@ class RunMaster:
             self._give_up(str(error))
             return
         self._run = LoadRun(plan, folder, self._roster.send, self._statistics, self._resumption)
-        self._run.start()
+        self._run.start(self._processes_here())
         for member in self._roster:
             self._start_worker(member)
+
+    def _processes_here(self) -> int | None:
+        """How many processes make the load, where all of them run on this machine."""
+        if self._alone:
+            return 1
+        count = len(self._runner.clients)
+        joined = [member.same_clock for member in self._roster.present]
+        forked = bool(self._environment.parsed_options.processes)
+        return count if forked or (len(joined) == count and all(joined)) else None
 
     def end(self, collect: Callable[[], None]) -> None:
         """Close the run folder after every worker has sent its last rows; harmless when called again.

@@ -59,6 +59,20 @@ def order_statistic_bounds(n: int, q: float, confidence: float = 0.95) -> tuple[
     return lower or None, n + 1 - from_above if from_above else None
 
 
+def correlated_bounds(n: int, q: float, effective: float, confidence: float = 0.95) -> tuple[int | None, int | None]:
+    """As :func:`order_statistic_bounds`, for ``n`` values that are worth ``effective`` independent ones, 1 to ``n``.
+
+    The ranks are those of so few values, at the same place among all: an end exists where so few have one.
+    """
+    size = max(1, min(n, math.floor(effective)))
+    lower, upper = order_statistic_bounds(size, q, confidence)
+    if size == n:
+        return lower, upper
+    stretch = (n + 1) / (size + 1)
+    low = None if lower is None else max(1, math.floor(lower * stretch))
+    return low, None if upper is None else min(n, math.ceil(upper * stretch))
+
+
 def _largest_rank_missed_at_most(n: int, q: float, tail: float) -> int:
     """The largest r with P(Binomial(n, q) < r) <= tail; 0 where there is none."""
     if n < 1 or not 0.0 < q < 1.0:

@@ -37,7 +37,8 @@ from tokenswarm.users import Instrument
 log = logging.getLogger(__name__)
 
 JOIN_INTERVAL_S = 1.0
-REPORT_INTERVAL_S = 0.01  # sessions that end within this time are told to the master together
+QUICK_REPORT_S = 0.01  # where users wait for tickets; sessions that end within this time are told together
+REPORT_INTERVAL_S = 0.05  # elsewhere: every message costs the master as much as ten rows
 STOP_LIMIT_S = 5.0
 MASTER_SILENCE_S = 10.0  # without a word from the master the load ends: nobody would know of it
 REFUSED_EXIT = 2
@@ -53,6 +54,7 @@ class LoadWorker:
         self._welcomed = False
         self._ready = gevent.event.Event()
         self._dirty = gevent.event.Event()
+        self._urgent = gevent.event.Event()  # users wait, and only the master can help them
         self._instrument: Instrument | None = None
         self._probe: HealthProbe | None = None
         self._outbox = Outbox(0, self._runner.send_message, lambda held: None)
@@ -160,7 +162,7 @@ class LoadWorker:
         plan.client().close()
         plan.casting.notes()  # reads the files
         gate = Gate(plan.levels, index)
-        gate.on_change = self._dirty.set
+        gate.on_change, gate.on_idle = self._dirty.set, self._urgent.set
         gallery = Gallery(plan.casting) if plan.casting.image_sources else None
         if gallery is not None:
             gate.on_expect, gate.on_forget = gallery.expect, gallery.forget
@@ -292,8 +294,11 @@ class LoadWorker:
         """Alone there is nothing to lose on the way, and while sessions go on rows are written in larger batches."""
         while True:
             self._dirty.wait()
-            gevent.sleep(0 if self._alone else REPORT_INTERVAL_S)
+            if not self._alone:
+                self._urgent.wait(timeout=REPORT_INTERVAL_S - QUICK_REPORT_S)
+            gevent.sleep(0 if self._alone else QUICK_REPORT_S)
             self._dirty.clear()
+            self._urgent.clear()
             instrument = self._instrument
             if instrument is not None and not (self._alone and instrument.gate.in_session):
                 instrument.recorder.flush()
