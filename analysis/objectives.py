@@ -168,8 +168,13 @@ def _doubts(levels: list[LevelRow]) -> list[str]:
     return [
         f"{row.name if row.level is not None else 'the free-running load'}: {doubt}"
         for row in levels
-        for doubt in _incomplete(row) + _doubts_of(row)
+        for doubt in level_doubts(row)
     ]
+
+
+def level_doubts(row: LevelRow) -> list[str]:
+    """What makes a level not credible; empty where nothing does."""
+    return _incomplete(row) + _doubts_of(row)
 
 
 def _incomplete(row: LevelRow) -> list[str]:

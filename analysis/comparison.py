@@ -1,0 +1,277 @@
+"""Two configurations beside each other: of every figure of every level the effect, how sure it is, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from analysis import fingerprint, holm
+from analysis.aa_floor import floor_of, halves_of
+from analysis.compared_figure import LEAST_SHARE, ComparedFigure, estimate_of, figures_of, group_count_of
+from analysis.compared_run import ComparedRun, Key
+from analysis.effect import SIGNIFICANCE, Effect, Unit, effect_of_many, effect_of_two
+from analysis.failure_effect import FailureEffect, failure_effect
+from analysis.fingerprint import Difference
+from analysis.levels import LevelRow
+from analysis.objectives import DEFAULT_FAILED_LIMIT, level_doubts
+
+ALIKE_SHARE = 0.05  # by which mean lengths of two runs may differ
+
+
+class Verdict(StrEnum):
+    """Of the candidate against the base."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of one class of one level. ``floor`` and ``detectable`` are shares of the base; ``chance`` is the p-value
+    of the cell alone, ``corrected`` among all cells. ``better`` says in which direction the figure is better."""
+
+    key: Key
+    figure: str
+    title: str
+    better: str
+    effect: Effect | FailureEffect
+    floor: float | None = None
+    least: float = 0.0
+    corrected: float | None = None
+    detectable: float | None = None
+    verdict: Verdict = Verdict.UNKNOWN
+    reason: str = ""
+
+    @property
+    def improves(self) -> bool:
+        """Whether the value moved in the better direction."""
+        higher = self.effect.candidate > self.effect.base
+        return higher == (self.better == "higher")
+
+
+@dataclass(frozen=True)
+class LevelPair:
+    """One class of one level on both sides; ``left_out``: why there is no verdict on it, empty where there is."""
+
+    key: Key
+    rows: tuple[LevelRow, LevelRow]  # of the first run of each side
+    left_out: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``refused``: differences that make the sides unlike; then there are no pairs. ``unmatched``: levels that only one
+    side has."""
+
+    base: tuple[ComparedRun, ...]
+    candidate: tuple[ComparedRun, ...]
+    differences: list[Difference]
+    pairs: list[LevelPair] = field(default_factory=list)
+    unmatched: list[str] = field(default_factory=list)
+
+    @property
+    def refused(self) -> list[Difference]:
+        return [one for one in self.differences if not one.allowed]
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [cell for pair in self.pairs for cell in pair.cells]
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why runs as a whole are not credible, and which levels were left out."""
+        runs = [f"{one.outcome.name}: {doubt}" for one in (*self.base, *self.candidate) for doubt in one.outcome.doubts]
+        return [*runs, *(f"{where(pair.key)}: {pair.left_out}" for pair in self.pairs if pair.left_out)]
+
+
+def where(key: Key) -> str:
+    """A level and its class, as people read them."""
+    return f"{key[0]} {key[1]}" if key[1] else key[0]
+
+
+def comparisons(
+    base: Sequence[ComparedRun],
+    candidates: Sequence[Sequence[ComparedRun]],
+    *,
+    repeated: Sequence[ComparedRun] = (),
+    allowed: Sequence[str] = (),
+) -> list[Comparison]:
+    """Each candidate against the base, every side one run or several of one configuration. Verdicts are corrected for
+    all cells of all comparisons together."""
+    found = [_compared(tuple(base), tuple(candidate), repeated, allowed) for candidate in candidates]
+    chances = [cell.effect.chance for one in found for cell in one.cells]
+    tested = [chance for chance in chances if chance is not None]
+    corrected = iter(holm.adjusted(tested))
+
+    def judged(pair: LevelPair) -> LevelPair:
+        cells = [_corrected(cell, None if cell.effect.chance is None else next(corrected), len(tested)) for cell in pair.cells]
+        return replace(pair, cells=tuple(_judged(cell, pair) for cell in cells))
+
+    return [replace(one, pairs=[judged(pair) for pair in one.pairs]) for one in found]
+
+
+def _corrected(cell: Cell, corrected: float | None, tested: int) -> Cell:
+    return replace(cell, corrected=corrected, detectable=cell.effect.detectable(tested))
+
+
+def _judged(cell: Cell, pair: LevelPair) -> Cell:
+    reason = pair.left_out or _open(cell) or _survivors(cell, pair)
+    if reason:
+        return replace(cell, reason=reason)
+    return replace(cell, verdict=Verdict.BETTER if cell.improves else Verdict.WORSE)
+
+
+def _open(cell: Cell) -> str:
+    """Why the figure alone does not decide; empty where it does."""
+    effect = cell.effect
+    if cell.corrected is None:
+        return effect.unsure
+    if cell.corrected >= SIGNIFICANCE:
+        return "within chance"
+    if cell.floor is not None and abs(effect.ratio - 1.0) <= cell.floor:
+        return "within the floor"
+    if abs(effect.candidate - effect.base) < max(cell.least, LEAST_SHARE * effect.base):
+        return "too small to matter"
+    return ""
+
+
+def _survivors(cell: Cell, pair: LevelPair) -> str:
+    """A side that fails more must not look better for the requests that it did not answer."""
+    if isinstance(cell.effect, FailureEffect):
+        return ""
+    shares = [row.failed_share or 0.0 for row in pair.rows]
+    better = shares[1] if cell.improves else shares[0]
+    if better > DEFAULT_FAILED_LIMIT and better >= max(shares):
+        return f"{better:.0%} failed on the side that looks better"
+    return ""
+
+
+# -- one comparison ------------------------------------------------------------------------------------------------
+
+
+def _compared(
+    base: tuple[ComparedRun, ...],
+    candidate: tuple[ComparedRun, ...],
+    repeated: Sequence[ComparedRun],
+    allowed: Sequence[str],
+) -> Comparison:
+    keys, unmatched = _keys(base, candidate)
+    differences = _differences(base, candidate, repeated, allowed)
+    differences += [one for one in _level_differences(base, candidate, keys, allowed)]
+    found = Comparison(base, candidate, differences, unmatched=unmatched)
+    if found.refused:
+        return found
+    return replace(found, pairs=[_pair(base, candidate, key, repeated) for key in keys])
+
+
+def _keys(base: Sequence[ComparedRun], candidate: Sequence[ComparedRun]) -> tuple[list[Key], list[str]]:
+    """Classes of levels that all runs have, in the order of the base, and the others."""
+    runs = (*base, *candidate)
+    every = {key: None for one in runs for key in one.levels}
+    common = [key for key in every if all(key in one.levels for one in runs)]
+    missing = [key for key in every if key not in common]
+    said = [f"{where(key)}: only in {_those_with(key, runs)}" for key in missing]
+    return common, said
+
+
+def _those_with(key: Key, runs: Sequence[ComparedRun]) -> str:
+    return ", ".join(dict.fromkeys(one.path for one in runs if key in one.levels))
+
+
+def _differences(
+    base: Sequence[ComparedRun], candidate: Sequence[ComparedRun], repeated: Sequence[ComparedRun], allowed: Sequence[str]
+) -> list[Difference]:
+    """Between the first run of the base and every other; within a side not even a model may differ."""
+    found: dict[str, Difference] = {}
+    for one in candidate:
+        found |= {str(difference): difference for difference in fingerprint.differences(base[0], one, allowed)}
+    for side, others in ((base[0], (*base[1:], *repeated)), (candidate[0], candidate[1:])):
+        for other in others:
+            for one in fingerprint.differences(side, other, allowed):
+                strict = one.name in ("model", "preset") and one.name not in allowed
+                found.setdefault(str(one), replace(one, allowed=one.allowed and not strict))
+    return list(found.values())
+
+
+def _level_differences(
+    base: Sequence[ComparedRun], candidate: Sequence[ComparedRun], keys: Sequence[Key], allowed: Sequence[str]
+) -> Iterator[Difference]:
+    """In how the figures of a level are defined."""
+    for key in keys:
+        first = base[0].levels[key]
+        for other in (one.levels[key] for one in (*base[1:], *candidate)):
+            for name, ours, theirs in (
+                ("basis", first.basis, other.basis),
+                ("token_source", _counted(first), _counted(other)),
+                ("arms", first.arms or None, other.arms or None),
+            ):
+                if ours is not None and theirs is not None and ours != theirs:
+                    yield Difference(name, f"{ours} at {where(key)}", f"{theirs}", name in allowed)
+
+
+def _counted(row: LevelRow) -> str | None:
+    return None if not row.ok else "an estimate" if row.estimated_tokens else "told by the server"
+
+
+def _pair(
+    base: Sequence[ComparedRun], candidate: Sequence[ComparedRun], key: Key, repeated: Sequence[ComparedRun]
+) -> LevelPair:
+    rows = base[0].levels[key], candidate[0].levels[key]
+    several = any(one.outcome.several_classes for one in (*base, *candidate))
+    cells = []
+    for figure in figures_of(rows[0], several_classes=several):
+        effect = _effect(figure, key, base, candidate)
+        if effect is not None:
+            floor = floor_of(figure, key, (base, candidate), repeated)
+            cells.append(Cell(key, figure.name, figure.title, figure.better, effect, floor, figure.least))
+    failures = failure_effect(key, base, candidate)
+    if failures is not None:
+        cells.append(Cell(key, "failed_share", "failed", "lower", failures))
+    return LevelPair(key, rows, _left_out(key, (*base, *candidate)), tuple(cells))
+
+
+def _effect(
+    figure: ComparedFigure, key: Key, base: Sequence[ComparedRun], candidate: Sequence[ComparedRun]
+) -> Effect | None:
+    units, groups = [], min(group_count_of(one, key) for one in (*base, *candidate))
+    for number, side in enumerate((base, candidate)):
+        for one in side:
+            found = estimate_of(figure, one, key, groups)
+            if found is None:
+                return None
+            units.append(Unit(found, number, one.moment_s(key)))
+    if len(units) == 2:
+        effect = effect_of_two(units[0].estimate, units[1].estimate)
+    else:
+        halves = [unit for number, side in enumerate((base, candidate)) for unit in halves_of(figure, key, side, number)]
+        effect = effect_of_many(units, halves if len(halves) == 2 * len(units) else [])
+    return effect if effect.error is not None else replace(effect, unsure=_why_unsure((*base, *candidate)))
+
+
+def _why_unsure(runs: Sequence[ComparedRun]) -> str:
+    if any(one.run is None for one in runs):
+        return "no interval: only summaries are known"
+    return "no interval: too few requests" if len(runs) == 2 else "no interval: too few runs, or not in turns"
+
+
+def _left_out(key: Key, runs: Sequence[ComparedRun]) -> str:
+    for one in runs:
+        whole = one.level_row(key[0])
+        doubts = [*one.outcome.doubts, *(level_doubts(whole) if whole is not None and one.run is not None else [])]
+        if doubts:
+            return f"{one.outcome.name}: {doubts[0]}"
+    return _unlike([one.levels[key] for one in runs])
+
+
+def _unlike(rows: Sequence[LevelRow]) -> str:
+    """Requests of other lengths are another workload, whatever the scenario says."""
+    for name in ("prompt_tokens", "output_tokens"):
+        means = [row.figure(f"{name}_mean").value for row in rows]
+        known = [mean for mean in means if mean]
+        if known and max(known) > (1.0 + ALIKE_SHARE) * min(known):
+            what = name.replace("_", " ")
+            return f"requests were not alike: {min(known):,.0f} to {max(known):,.0f} {what} on average"
+    return ""

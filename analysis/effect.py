@@ -1,0 +1,125 @@
+"""How much a figure changed from one side to the other, and how sure that is.
+
+With one run a side, the error comes from within the runs. With several, it comes from how much the runs and their
+halves differ, and where the sides took turns a steady drift is taken out: it is fitted beside the effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis import student
+from analysis.estimate import Estimate, variance_of
+
+POWER = 0.90  # with which a detectable effect is found
+SIGNIFICANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Of the logarithm of a figure, candidate minus base; 0.05 is 5 % more. ``error`` is ``None`` where nothing tells
+    how sure it is, and ``unsure`` then says why. ``base`` and ``candidate`` in the unit of the figure."""
+
+    base: float
+    candidate: float
+    log_ratio: float
+    error: float | None = None
+    freedom: float = math.inf
+    unsure: str = ""
+
+    @property
+    def ratio(self) -> float:
+        return math.exp(self.log_ratio)
+
+    @property
+    def chance(self) -> float | None:
+        """The p-value: how often an effect as large would be seen where there is none."""
+        if self.error is None:
+            return None
+        if self.error == 0.0:
+            return 0.0 if self.log_ratio else 1.0
+        return student.tail(self.log_ratio / self.error, self.freedom)
+
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the ratio."""
+        if self.error is None:
+            return None
+        half = student.quantile(1.0 - SIGNIFICANCE / 2.0, self.freedom) * self.error
+        return math.exp(self.log_ratio - half), math.exp(min(self.log_ratio + half, 700.0))
+
+    def detectable(self, cells: int) -> float | None:
+        """The share by which the figure would have to grow to be found with ``POWER`` among so many cells."""
+        if self.error is None:
+            return None
+        return math.expm1(min(700.0, self.error * sureness(self.freedom, cells)))
+
+
+def sureness(freedom: float, cells: int) -> float:
+    """Standard errors that a true effect must have for it to be found with ``POWER`` in the first step of the
+    correction for ``cells``."""
+    found = student.quantile(1.0 - SIGNIFICANCE / (2.0 * max(1, cells)), freedom)
+    return found + student.quantile(POWER, freedom)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One run, or half of one: its figure, its side (0 base, 1 candidate) and when it was measured."""
+
+    estimate: Estimate
+    side: int
+    moment_s: float | None
+
+
+def effect_of_two(base: Estimate, candidate: Estimate) -> Effect:
+    """One run a side. Groups at the same place of both are taken together, else the runs count as independent."""
+    log_ratio = math.log(candidate.value / base.value)
+    if base.error is None or candidate.error is None:
+        return Effect(base.value, candidate.value, log_ratio)
+    ours, theirs = base.parts, candidate.parts
+    if ours is not None and theirs is not None and len(ours) == len(theirs):
+        error = math.sqrt(variance_of(theirs - ours))
+        return Effect(base.value, candidate.value, log_ratio, error, len(ours) - 1)
+    error = math.hypot(base.error, candidate.error)
+    return Effect(base.value, candidate.value, log_ratio, error, min(base.freedom, candidate.freedom))
+
+
+def effect_of_many(runs: Sequence[Unit], halves: Sequence[Unit]) -> Effect:
+    """Several runs on a side. The halves of a run give degrees of freedom, the whole runs their part of the error: runs
+    that differ more than their halves let expect count as they differ."""
+    means = [float(np.mean([math.log(unit.estimate.value) for unit in runs if unit.side == side])) for side in (0, 1)]
+    base, candidate = (math.exp(mean) for mean in means)
+    whole = _fitted(runs)
+    if whole is None:
+        return Effect(base, candidate, means[1] - means[0])
+    log_ratio, error, freedom = whole
+    finer = _fitted(halves)
+    if finer is not None and finer[1] is not None:
+        both = [one for one in (error, finer[1]) if one is not None]
+        error, freedom = max(both), finer[2]
+    return Effect(base, candidate, log_ratio, error, freedom)
+
+
+def _fitted(units: Sequence[Unit]) -> tuple[float, float | None, float] | None:
+    """Effect, its error and degrees of freedom by least squares, with a straight drift where times are known; ``None``
+    where the order of the sides leaves effect and drift apart from each other impossible to tell."""
+    logs = np.array([math.log(unit.estimate.value) for unit in units])
+    sides = np.array([unit.side for unit in units], dtype=np.float64)
+    moments = [unit.moment_s for unit in units if unit.moment_s is not None]
+    columns = [np.ones(len(units)), sides]
+    if len(moments) == len(units) > 3 and max(moments) > min(moments):
+        times = np.array(moments) - float(np.mean(moments))
+        columns.append(times / float(np.abs(times).max()))
+    design = np.column_stack(columns)
+    if np.linalg.matrix_rank(design, tol=1e-6) < design.shape[1]:
+        return None
+    solved = np.linalg.inv(design.T @ design)
+    fitted = solved @ design.T @ logs
+    freedom = len(units) - design.shape[1]
+    if freedom < 1:
+        return float(fitted[1]), None, math.inf
+    variance = float(((logs - design @ fitted) ** 2).sum()) / freedom
+    return float(fitted[1]), math.sqrt(variance * float(solved[1, 1])), freedom
