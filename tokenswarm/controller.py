@@ -356,7 +356,7 @@ class Controller:
         length_s = timetable.last_s if arrivals is None else self.level.duration_s
         return {
             "rate_per_s": timetable.scheduled / length_s if arrivals is None and length_s else self.level.rate_per_s,
-            "scheduled": timetable.scheduled,
+            "scheduled": timetable.arrived(self.clockwork.now_s),
             "not_admitted": self.not_admitted,
             "lost": timetable.lost,
         }

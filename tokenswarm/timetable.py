@@ -112,6 +112,15 @@ class Timetable:
     def complete(self) -> bool:
         return self.exhausted and not any(self._held.values())
 
+    def arrived(self, now_s: float) -> int:
+        """Measured sessions that were scheduled up to now."""
+        early = sum(
+            arrival.at_s > now_s and arrival.phase == Phase.MEASURED
+            for held in self._held.values()
+            for arrival in held.values()
+        )
+        return self.scheduled - early
+
     def under_way(self, now_s: float) -> int:
         """Sessions that have arrived and not ended."""
         return sum(arrival.at_s <= now_s for held in self._held.values() for arrival in held.values())

@@ -89,7 +89,7 @@ def _analysis(*arguments: str, limit_s: float | None = None) -> subprocess.Compl
 
 
 def _code(table: subprocess.CompletedProcess[str]) -> int:
-    if table.returncode in CODES:
+    if table.returncode in CODES and table.stdout:  # Python ends with 1 too, where it falls over
         return table.returncode
     log.error("the analysis failed: %s", _last_line(table))
     return NOT_CREDIBLE
