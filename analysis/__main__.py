@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from analysis import caption_report, trace_export
+from analysis import ingest as ingest_report
 from analysis import interference as interference_report
 from analysis import prefix_cache as prefix_cache_report
 from analysis.export import as_json, level_csv
@@ -75,6 +76,12 @@ def captions(options: argparse.Namespace) -> int:
     return 0
 
 
+def ingest(options: argparse.Namespace) -> int:
+    """Logs of inference engines, by themselves or beside the levels of a run."""
+    sys.stdout.write(ingest_report.report(options))
+    return 0
+
+
 def export_trace(options: argparse.Namespace) -> int:
     """The load of a run as a trace that can be replayed."""
     trace_export.export(_run_of(options.run), options)
@@ -132,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         ("prefix-cache", prefix_cache, prefix_cache_report.add_options),
         ("captions", captions, caption_report.add_options),
         ("interference", interference, interference_report.add_options),
+        ("ingest", ingest, ingest_report.add_options),
         ("export-trace", export_trace, trace_export.add_options),
     ):
         options = commands.add_parser(name, help=command.__doc__, description=command.__doc__)

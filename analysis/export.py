@@ -13,6 +13,7 @@ from analysis.arrivals import LevelArrivals
 from analysis.cache_share import LevelCache
 from analysis.captions import LevelCaptions
 from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
+from analysis.engine_export import server_object
 from analysis.figures import Figure, Mark
 from analysis.jobs import LevelJobs
 from analysis.levels import LevelRow
@@ -92,6 +93,7 @@ def as_json(outcome: Outcome, verdict: Verdict) -> str:
             asdict(row) | {"ttft_mean_s": _figure(row.ttft_mean_s), "e2e_mean_s": _figure(row.e2e_mean_s)}
             for row in outcome.warmup
         ],
+        "server": [server_object(view) for view in outcome.server],
         "failures": [asdict(group) for group in outcome.failures],
         "notes": [{"key": note.key, "text": note.text} for note in outcome.notes],
         "objectives": [_class_verdict(one) for one in verdict.classes],

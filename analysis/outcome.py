@@ -7,6 +7,7 @@ from typing import Any
 
 from analysis.figures import BLANK, Figure
 from analysis.levels import LevelRow
+from analysis.reconcile import ServerView
 from analysis.steps import ContextRow, StepRow
 
 
@@ -95,6 +96,7 @@ class Outcome:
     contexts: list[ContextRow] = field(default_factory=list)
     cold_start: ColdStart | None = None
     warmup: list[WarmupRow] = field(default_factory=list)
+    server: list[ServerView] = field(default_factory=list)  # of each level that the engine was sampled in
     failures: list[FailureGroup] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)  # reasons why the run as a whole is not credible

@@ -15,6 +15,7 @@ from rich.text import Text
 from analysis.arrival_block import arrival_blocks
 from analysis.cache_block import cache_blocks
 from analysis.caption_table import caption_blocks
+from analysis.engine_block import server_blocks
 from analysis.health_block import health_blocks
 from analysis.job_tables import job_blocks, step_blocks
 from analysis.legend import legend_of
@@ -100,6 +101,7 @@ def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     parts = [Part("" if table.key == "levels" else table.title, table, []) for table in tables]
     parts += arrival_blocks(outcome)
     parts += health_blocks(outcome)
+    parts += server_blocks(outcome)
     parts += job_blocks(outcome)
     parts += caption_blocks(outcome)
     parts += cache_blocks(outcome)

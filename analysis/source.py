@@ -17,6 +17,7 @@ from analysis.locust_csv import is_locust_name, prefix_of, read_locust, stats_fi
 from analysis.locust_levels import outcome_of_locust
 from analysis.notes import notes_of, unrun_levels
 from analysis.outcome import Outcome
+from analysis.reconcile import server_views
 from analysis.run_folder import Run, read_run, run_of_requests
 from analysis.steps import job_classes, steps_of
 from analysis.worker_loss import loss_notes, lost_workers
@@ -95,6 +96,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         contexts=steps.contexts,
         cold_start=cold_start_of(run.requests, rows),
         warmup=warmup_rows(run.requests, level_names(run)),
+        server=server_views(run, rows),
         failures=groups_of_rows(measured[measured["error_kind"].notna()]),
         notes=notes_of(run, rows, failures_infinite=failures_infinite),
         doubts=_doubts(run, len(measured), unrun_levels(run, rows)),
