@@ -15,6 +15,7 @@ from analysis.captions import LevelCaptions
 from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, scaled
 from analysis.engine_export import server_object
 from analysis.figures import Figure, Mark
+from analysis.import_block import foreign_columns
 from analysis.jobs import LevelJobs
 from analysis.levels import LevelRow
 from analysis.notes import BASIS_TEXT
@@ -41,7 +42,7 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
         _write_names(outcome.names, write)
         return out.getvalue()
     rows = outcome.classes if by_class else outcome.levels
-    columns = PUBLISHED + FURTHER
+    columns = (*PUBLISHED, *FURTHER, *foreign_columns(rows))
     bounded = [c for c in columns if any(f"_{label}_" in c.key for label in ("p50", "p95", "p99")) and _has_bound(c)]
     efficiency = {} if by_class else {s.label: s for s in scaling_rows(outcome.levels)}
     write(
@@ -58,8 +59,9 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
         figures = [scaled(row.figure(c.figure), c) for c in columns]
         bounds = [scaled(row.figure(c.figure), c) for c in bounded]
         write(
-            [cell_of(row.concurrency), row.requests, row.failed, *(cell_of(f.value) for f in figures)]
-            + [row.ok, row.cancelled, cell_of(row.early_stopped), _pairs(row.errors)]
+            [*(cell_of(n) for n in (row.concurrency, row.count("requests"), row.count("failed")))]
+            + [*(cell_of(f.value) for f in figures)]
+            + [cell_of(row.count("ok")), row.cancelled, cell_of(row.early_stopped), _pairs(row.errors)]
             + [cell_of(row.level), row.label, row.arms, safe_text(row.traffic or ""), row.state, safe_text(row.reason)]
             + [row.basis or ""]
             + [cell_of(scaling.throughput_ratio if scaling else None), cell_of(scaling.efficiency if scaling else None)]
@@ -114,13 +116,15 @@ def level_object(row: LevelRow) -> dict[str, Any]:
         "epoch": row.epoch,
         "label": row.label,
         "arms": row.arms,
+        "configuration": row.configuration,
+        "table": row.table,
         "traffic": row.traffic,
         "state": row.state,
         "reason": row.reason,
         "basis": row.basis,
-        "requests": row.requests,
-        "ok": row.ok,
-        "failed": row.failed,
+        "requests": row.count("requests"),
+        "ok": row.count("ok"),
+        "failed": row.count("failed"),
         "failed_share": row.failed_share,
         "cancelled": row.cancelled,
         "early_stopped": row.early_stopped,

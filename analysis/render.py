@@ -17,6 +17,7 @@ from analysis.cache_block import cache_blocks
 from analysis.caption_table import caption_blocks
 from analysis.engine_block import server_blocks
 from analysis.health_block import health_blocks
+from analysis.import_block import import_blocks
 from analysis.job_tables import job_blocks, step_blocks
 from analysis.legend import legend_of
 from analysis.objective_block import TITLE as OBJECTIVES
@@ -99,6 +100,7 @@ def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     """Tables and sentences in reading order; the first table needs no title."""
     tables = level_tables(outcome, by_class=choice.by_class)
     parts = [Part("" if table.key == "levels" else table.title, table, []) for table in tables]
+    parts += import_blocks(outcome)
     parts += arrival_blocks(outcome)
     parts += health_blocks(outcome)
     parts += server_blocks(outcome)

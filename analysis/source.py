@@ -16,7 +16,9 @@ from analysis.levels import level_rows
 from analysis.locust_csv import is_locust_name, prefix_of, read_locust, stats_file_of
 from analysis.locust_levels import outcome_of_locust
 from analysis.notes import notes_of, unrun_levels
+from analysis.other_tools import holds_json, is_other_csv, outcome_of_csv, outcome_of_json, outcome_of_results
 from analysis.outcome import Outcome
+from analysis.published_table import is_published, published_outcome
 from analysis.reconcile import server_views
 from analysis.run_folder import Run, read_run, run_of_requests
 from analysis.steps import job_classes, steps_of
@@ -59,15 +61,23 @@ def _outcome_of_folder(folder: Path, failures_infinite: bool) -> Outcome:
         return outcome_of_locust(read_locust(prefixes[0]))
     if prefixes:
         raise RunFolderError(f"{folder}: holds several Locust results, name one of {', '.join(prefixes)}")
+    if (results := outcome_of_results(folder)) is not None:
+        return results
     raise RunFolderError(f"{folder}: wanted {_WANTED}, but the folder has no run.json, requests.csv or *_stats.csv")
 
 
 def _outcome_of_file(path: Path, failures_infinite: bool) -> Outcome:
+    if holds_json(path):
+        return outcome_of_json(path)
     names = header_of(path)
     if "sent_s" in names:
         return outcome_of_run(run_of_requests(path), failures_infinite=failures_infinite)
     prefix = prefix_of(path)
     if path == stats_file_of(prefix) or not is_locust_name(path):
+        if is_other_csv(names):
+            return outcome_of_csv(path)
+        if is_published(names):
+            return published_outcome(path)
         if "Name" not in names:
             raise RunFolderError(f"{path}: wanted {_WANTED}, but it is a CSV file of neither kind")
         return outcome_of_locust(read_locust(prefix, path))

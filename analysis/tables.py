@@ -98,7 +98,12 @@ def _level_table(rows: list[LevelRow], by_class: bool) -> TextTable:
     ]
     texts = [cells(rows, column) for column in columns]
     body = [
-        [*_identity(row, by_class), str(row.requests), str(row.failed), *(column[i] for column in texts), str(row.ok)]
+        [
+            *_identity(row, by_class),
+            *_counts(row, "requests", "failed"),
+            *(column[i] for column in texts),
+            *_counts(row, "ok"),
+        ]
         for i, row in enumerate(rows)
     ]
     left = frozenset({1}) if by_class else frozenset[int]()
@@ -190,6 +195,10 @@ def _with_content(rows: list[LevelRow]) -> list[Column]:
 
 def _identity(row: LevelRow, by_class: bool) -> list[str]:
     return [level_cell(row), row.traffic or ""] if by_class else [level_cell(row)]
+
+
+def _counts(row: LevelRow, *names: str) -> list[str]:
+    return ["" if (count := row.count(name)) is None else str(count) for name in names]
 
 
 def level_cell(row: LevelRow) -> str:
