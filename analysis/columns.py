@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.figures import SYMBOL, Figure
 from analysis.jobs import PARTS
@@ -168,7 +168,7 @@ def scaled(figure: Figure, column: Column) -> Figure:
     def times(value: float | None) -> float | None:
         return None if value is None else value * column.scale
 
-    return Figure(times(figure.value), figure.n, times(figure.low), times(figure.high), figure.marks)
+    return replace(figure, value=times(figure.value), low=times(figure.low), high=times(figure.high))
 
 
 def cells(rows: Sequence[LevelRow | NameRow], column: Column) -> list[str]:

@@ -6,14 +6,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tokenswarm.quantiles import order_statistic_interval, quantile_of_sorted
+from analysis import student
+from tokenswarm.quantiles import correlated_bounds, quantile_of_sorted
 
 QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}  # what is told of every time
 Values = npt.NDArray[np.float64]
+
+
+_NORMAL_975 = 1.959964
+_FEWEST_PAIRS = 8  # below them the approximation of a ratio's interval is not worth showing
+
+
+class Worth(Protocol):
+    """How many independent values correlated ones are worth, see ``effective_sample``."""
+
+    def for_quantile(self, q: float, value: float) -> float: ...
+
+    def for_mean(self) -> float: ...
 
 
 class Mark(StrEnum):
@@ -25,10 +39,12 @@ class Mark(StrEnum):
     EDGES = "edges"
     WAITED = "waited"
     CENSORED = "lower bound"
+    SURVIVAL = "Kaplan-Meier"
 
 
 SYMBOL: dict[Mark, str] = {
     Mark.NO_BOUND: "*", Mark.COARSE: "~", Mark.ESTIMATED: "≈", Mark.EDGES: "^", Mark.WAITED: "§", Mark.CENSORED: "+",
+    Mark.SURVIVAL: "×",
 }  # fmt: skip
 
 LEGEND: dict[Mark, str] = {
@@ -44,6 +60,10 @@ LEGEND: dict[Mark, str] = {
     Mark.CENSORED: (
         "lower bound: sessions were unfinished at the end of the level; they count with the time they had taken by then"
     ),
+    Mark.SURVIVAL: (
+        "Kaplan-Meier: requests were unfinished at the end of the level; they count as those that had taken as long "
+        "by then and went on"
+    ),
     Mark.EDGES: "edges: no whole second inside the window held more than the mean of the window, which is shown",
 }
 
@@ -52,7 +72,8 @@ LEGEND: dict[Mark, str] = {
 class Figure:
     """One number. ``value`` is ``None`` where nothing is known, and infinite where failures count as infinitely late.
 
-    ``n`` is the number of values it rests on; ``low`` and ``high`` are the ends of its 95 % interval.
+    ``n`` is the number of values it rests on; ``low`` and ``high`` are the ends of its 95 % interval. ``effective_n``:
+    the independent values that those are worth, where they were found to be correlated.
     """
 
     value: float | None
@@ -60,6 +81,7 @@ class Figure:
     low: float | None = None
     high: float | None = None
     marks: tuple[Mark, ...] = ()
+    effective_n: float | None = None
 
     def marked(self, *marks: Mark) -> Figure:
         """The same number with more marks; a blank carries none."""
@@ -81,19 +103,59 @@ def ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or below is None or below <= 0 else above / below
 
 
-def quantile_figure(ordered: Values, q: float) -> Figure:
-    """Quantile of values in ascending order, with its order-statistic interval or the mark that there is none."""
+def quantile_figure(ordered: Values, q: float, worth: Worth | None = None) -> Figure:
+    """Quantile of values in ascending order, with its order-statistic interval or the mark that there is none.
+
+    ``worth`` tells how many independent values they are worth; without it they are taken for independent.
+    """
     n = len(ordered)
     sequence: Sequence[float] = ordered  # type: ignore[assignment]
     value = quantile_of_sorted(sequence, q)
     if value is None:
         return Figure(None, n=0)
-    ranks = order_statistic_interval(n, q)
-    if ranks is None:
-        return Figure(value, n=n, marks=(Mark.NO_BOUND,))
-    return Figure(value, n=n, low=float(ordered[ranks[0] - 1]), high=float(ordered[ranks[1] - 1]))
+    effective = float(n) if worth is None else min(float(n), worth.for_quantile(q, value))
+    low, high = correlated_bounds(n, q, effective)
+    told = None if effective == n else effective
+    if low is None or high is None:
+        return Figure(value, n=n, marks=(Mark.NO_BOUND,), effective_n=told)
+    return Figure(value, n=n, low=float(ordered[low - 1]), high=float(ordered[high - 1]), effective_n=told)
 
 
-def mean_figure(values: Values) -> Figure:
-    """Arithmetic mean; blank for no values."""
-    return Figure(float(values.mean()), n=len(values)) if len(values) else Figure(None, n=0)
+def mean_figure(values: Values, worth: Worth | None = None) -> Figure:
+    """Arithmetic mean with Student's interval; blank for no values, and for one without interval."""
+    n = len(values)
+    if not n:
+        return Figure(None, n=0)
+    mean = float(values.mean())
+    effective = float(n) if worth is None else min(float(n), worth.for_mean())
+    told = None if effective == n else effective
+    if effective < 2.0:
+        return Figure(mean, n=n, effective_n=told)
+    half = student.quantile(0.975, effective - 1.0) * float(values.std(ddof=1)) / math.sqrt(effective)
+    low = max(0.0, mean - half) if float(values.min()) >= 0.0 else mean - half
+    return Figure(mean, n=n, low=low, high=mean + half, effective_n=told)
+
+
+def share_figure(hits: int, n: int, effective: float | None = None) -> Figure:
+    """A share of ``n`` cases with Wilson's interval (JASA 22, 1927), as of ``effective`` independent ones."""
+    if n < 1:
+        return Figure(None, n=0)
+    size = float(n) if effective is None else min(float(n), effective)
+    share, z = hits / n, _NORMAL_975
+    centre, spread = share + z * z / (2 * size), z * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
+    low, high = ((centre + sign * spread) / (1 + z * z / size) for sign in (-1, 1))
+    told = None if size == n else size
+    return Figure(share, n=n, low=max(0.0, low) if hits else 0.0, high=1.0 if hits == n else high, effective_n=told)
+
+
+def ratio_figure(above: Values, below: Values) -> Figure:
+    """``sum(above) / sum(below)`` of pairs with Student's interval of a ratio (by its linear approximation)."""
+    n = len(above)
+    value = ratio(float(above.sum()), float(below.sum())) if n else None
+    if value is None:
+        return Figure(None, n=n)
+    if n < _FEWEST_PAIRS:
+        return Figure(value, n=n)
+    residuals = above - value * below
+    half = student.quantile(0.975, n - 1.0) * float(residuals.std(ddof=1)) * math.sqrt(n) / float(below.sum())
+    return Figure(value, n=n, low=value - half, high=value + half)

@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.arrivals import clocked_levels
 from analysis.censored import censored_figures
 from analysis.figures import BLANK, Figure, Values, mean_figure, number
+from analysis.goodput import within_limits
 from analysis.limits import limits_by_class, mapping
 from analysis.requests_csv import values_of
 from analysis.run_folder import Run
@@ -70,7 +71,8 @@ def jobs_of(run: Run) -> pd.DataFrame:
     """
     rows = run.requests[run.requests["session"].notna() & run.requests["sent_s"].notna()]
     rows = rows.assign(session=rows["session"].astype(str)).sort_values(["turn", "sent_s"], kind="stable")
-    rows["met"] = _within_limits(_as_felt(rows, clocked_levels(run)), limits_by_class(run.scenario))
+    clocked = rows["level"].isin(clocked_levels(run)).to_numpy()
+    rows["met"] = within_limits(rows, limits_by_class(run.scenario), clocked)
     rows["model_s"] = rows["finished_s"] - rows["sent_s"]
     first = ~rows.duplicated("session")
     known_pauses = bool(run.requests["history_tokens"].notna().any())  # written by the same runs as pauses
@@ -145,26 +147,6 @@ def _sum_of_known(rows: pd.DataFrame, column: str) -> pd.Series[float]:
     """Sums over each session; blank where one of its requests does not tell."""
     sums: pd.Series[float] = rows.groupby("session", sort=False)[column].sum()
     return sums.mask(rows[column].isna().groupby(rows["session"], sort=False).any())
-
-
-def _as_felt(rows: pd.DataFrame, clocked: set[int]) -> pd.DataFrame:
-    """With TTFT and E2E from the scheduled time in levels by the clock: waiting to be sent is part of what a user
-    feels."""
-    mine = rows["level"].isin(clocked)
-    return rows.assign(**{name: rows[name].mask(mine, rows[f"scheduled_{name}"]) for name in ("ttft_s", "e2e_s")})
-
-
-def _within_limits(rows: pd.DataFrame, limits: dict[str, dict[str, Any]]) -> pd.Series[bool]:
-    """Whether each request keeps to its class' limits, the largest of each latency. A single token has no TPOT."""
-    good = rows["error_kind"].isna()
-    for name, of_class in limits.items():
-        mine = rows["traffic"] == name
-        for latency in _LATENCIES:
-            limit = max(mapping(of_class.get(latency)).values(), default=None)
-            if limit is not None:
-                kept = (rows[latency] <= limit) | (rows[latency].isna() & (latency == "tpot_s"))
-                good &= kept | ~mine
-    return good
 
 
 def _meets(jobs: pd.DataFrame, requests_met: pd.Series[bool], limits: dict[str, dict[str, Any]]) -> pd.Series[float]:

@@ -19,19 +19,32 @@ from analysis.arrivals import (
     scheduled_window,
     waits_when_full,
 )
-from analysis.cache_share import LevelCache
+from analysis.cache_share import CacheSource, LevelCache
 from analysis.cache_verdict import CacheJudge
 from analysis.captions import LevelCaptions, level_captions, text_tokens
 from analysis.eligible import eligible_tokens
-from analysis.figures import BLANK, Figure, Mark, number, ratio
+from analysis.figures import BLANK, Figure, Mark, Values, number, ratio
+from analysis.goodput import goodput_figures
 from analysis.health import LevelHealth, health_of
 from analysis.health_verdict import GeneratorVerdict, judge_generator
 from analysis.image_cache import ImageCacheJudge
 from analysis.jobs import LevelJobs, jobs_of, level_jobs
 from analysis.level_names import level_arms, level_classes, level_names
 from analysis.level_state import Basis, basis_of, state_of
-from analysis.request_figures import gap_figures, latencies, peak_figure, prompt_tokens, sizes
+from analysis.limits import limits_by_class
+from analysis.rates import counted, rate_figure, stretch_edges
+from analysis.request_figures import (
+    Served,
+    cached_share,
+    gap_figures,
+    latencies,
+    peak_figure,
+    prompt_tokens,
+    sizes,
+    steady_ttft,
+)
 from analysis.run_folder import Run
+from analysis.unfinished import unfinished_figures
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Phase, TokenSource
 
@@ -195,14 +208,16 @@ class _Scope:
         row = replace(self.identity, traffic=traffic, figures={})
         _count(row, measured, good, _exact_classes(self.run))
         row.figures |= self._throughput(row, rows, good)
-        late = row.failed + (row.cancelled if self.by_clock else 0)
-        row.figures |= latencies(good, late if self.failures_infinite else 0)
+        served = Served.of(measured, cut_is_late=self.by_clock)
+        row.figures |= self._counted(row, served, self._edges(good))
+        row.figures |= latencies(served, failures_infinite=self.failures_infinite)
+        row.figures |= unfinished_figures(self.run, self.level, rows, self.window) if not self.by_clock else {}
         if self.by_clock:
             row.arrivals = self._arrivals(rows, whole_level=traffic is None)
             row.figures |= self._from_schedule(measured, row.failed) | row.arrivals.figures
-        row.figures |= sizes(good)
+        row.figures |= sizes(served)
         row.figures |= gap_figures(_of(self.run.chunk_gaps, self.level, traffic))
-        self._judge_caches(row)
+        self._judge_caches(row, served)
         counting = windows.Counting(self.window, row.basis == Basis.WINDOW, self.failures_infinite, self.by_clock)
         jobs = self.jobs if traffic is None else self.jobs[self.jobs["traffic"] == traffic]
         row.jobs = level_jobs(jobs, rows, counting)
@@ -230,7 +245,27 @@ class _Scope:
             failures_infinite=self.failures_infinite,
         )
 
-    def _judge_caches(self, row: LevelRow) -> None:
+    def _edges(self, good: pd.DataFrame) -> Values:
+        """Of the stretches by which rates are judged."""
+        window, e2e = self.window, good["e2e_s"].mean()
+        if window is None:
+            return stretch_edges(0.0, 0.0, None)
+        return stretch_edges(window.start_s, window.end_s, None if pd.isna(e2e) else float(e2e))
+
+    def _counted(self, row: LevelRow, served: Served, edges: Values) -> dict[str, Figure]:
+        """Requests a second, how many of them were good, and how many failed."""
+        ends = served.rows["finished_s"].to_numpy(dtype="float64")[served.good]
+        rate = None if self.window is None else row.ok / self.window.length_s
+        figures = {"requests_per_s": rate_figure(rate, counted(ends, edges), edges)}
+        figures["failed_share"] = served.share(~served.good)
+        limits = limits_by_class(self.run.scenario)
+        figures |= goodput_figures(served, limits, self.window, edges, by_clock=self.by_clock)
+        if self.steady is not None:
+            sent = served.rows["sent_s"].to_numpy(dtype="float64")
+            figures |= steady_ttft(served, self.steady.holds(sent))
+        return figures
+
+    def _judge_caches(self, row: LevelRow, served: Served) -> None:
         prefix, images = self.judges
         row.cache, row.image_cache = self.cache, self.image_cache
         if row.traffic is not None:
@@ -239,6 +274,8 @@ class _Scope:
         for name, cache in (("cache", row.cache), ("image_cache", row.image_cache)):
             row.figures[f"{name}_share"] = number(cache.measured if cache else None)
             row.figures[f"{name}_share_implied"] = number(cache.implied if cache else None)
+        if row.cache is not None and row.cache.source == CacheSource.USAGE:
+            row.figures["cache_share"] = cached_share(served)
 
     def _throughput(self, row: LevelRow, rows: pd.DataFrame, good: pd.DataFrame) -> dict[str, Figure]:
         some = row.ok > 0
@@ -249,22 +286,24 @@ class _Scope:
         if window is None:
             return figures
         arrived = tokens if some else None
+        counted_rows = good
         if row.basis == Basis.WINDOW and known:
-            arrived = windows.tokens_arrived(rows, window)
+            arrived, counted_rows = windows.tokens_arrived(rows, window), rows
         rate = ratio(arrived, window.length_s)
-        steady = self.steady.tokens_per_s(rows) if self.steady is not None and known else None
+        edges = self._edges(good)
+        reached = windows.Arrivals.of(counted_rows).until(edges)
+        steady = self.steady.token_rate(rows, good["e2e_s"].mean()) if self.steady is not None and known else BLANK
         peak = windows.best_second(
             _of(self.run.timeline, self.level, row.traffic), window, self.run.unix_minus_master_s
         )
         return figures | {
             "wall_s": number(window.length_s),
             "window_tokens": number(arrived),
-            "output_tok_s": number(rate),
+            "output_tok_s": rate_figure(rate, reached, edges),
             "prompt_tok_s": number(ratio(prompt_tokens(rows, window, row.basis == Basis.WINDOW), window.length_s)),
-            "steady_tok_s": number(steady),
+            "steady_tok_s": steady,
             "steady_s": number(self.steady.length_s if self.steady is not None else None),
             "peak_tok_s": peak_figure(peak if some else None, rate),
-            "requests_per_s": number(row.ok / window.length_s),
             "in_flight_mean": number(windows.mean_in_flight(rows, window)),
         }
 

@@ -158,8 +158,9 @@ def _checks(row: LevelRow, limits: dict[str, Any]) -> list[Check]:
 
 
 def _judged(figure: Figure, limit: float) -> float | None:
-    """A lower bound that keeps to the limit says nothing."""
-    unsure = Mark.CENSORED in figure.marks and figure.value is not None and figure.value <= limit
+    """A lower bound that keeps to the limit says nothing, nor does an estimate of what was never seen."""
+    guessed = Mark.CENSORED in figure.marks or Mark.SURVIVAL in figure.marks
+    unsure = guessed and figure.value is not None and figure.value <= limit
     return None if unsure else figure.value
 
 

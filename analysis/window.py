@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from analysis.figures import Values
-from tokenswarm.metrics import tokens_in_window
+from analysis.figures import BLANK, Figure, Values
+from analysis.rates import rate_figure, stretch_edges
 from tokenswarm.records import Phase
 
 # A user that starts its next session within this time counts as active throughout.
@@ -64,11 +65,17 @@ def window_of(measured: pd.DataFrame) -> Window | None:
 
 
 def tokens_arrived(rows: pd.DataFrame, window: Window) -> float:
-    """Tokens of these requests inside the window, failed requests included: their tokens did arrive."""
-    known = rows.dropna(subset=["first_token_s", "last_token_s", "output_tokens"])
-    start, end = window.start_s, window.end_s
-    columns = (known[name].tolist() for name in ("first_token_s", "last_token_s", "output_tokens"))
-    return sum(tokens_in_window(first, last, tokens, start, end) for first, last, tokens in zip(*columns, strict=True))
+    """Tokens of these requests inside the window, failed requests included: their tokens did arrive.
+
+    The first token of each counts at its time, the others as spread evenly (``metrics.tokens_in_window``).
+    """
+    known = rows[["first_token_s", "last_token_s", "output_tokens"]].dropna()
+    first, last, tokens = (known[name].to_numpy(dtype="float64") for name in known)
+    begun = (window.start_s <= first) & (first <= window.end_s) & (tokens > 0)
+    spread = (tokens > 1) & (last > first)
+    inside = np.minimum(last, window.end_s) - np.maximum(first, window.start_s)
+    share = np.clip(inside, 0.0, None) / np.where(spread, last - first, 1.0)
+    return float(np.where(spread, begun + (tokens - 1) * share, np.where(begun, tokens, 0.0)).sum())
 
 
 def mean_in_flight(rows: pd.DataFrame, window: Window) -> float:
@@ -89,13 +96,29 @@ class Steady:
     def length_s(self) -> float:
         return float((self.ends_s - self.starts_s).sum())
 
-    def tokens_per_s(self, rows: pd.DataFrame) -> float | None:
-        """Tokens of these rows that arrived inside the stretches, by their length; ``None`` when that is too short."""
+    def holds(self, moments_s: Values) -> npt.NDArray[np.bool_]:
+        """Which moments lie in a stretch; an unknown one does not."""
+        if not len(self.starts_s):
+            return np.zeros(len(moments_s), dtype=np.bool_)
+        at = np.searchsorted(self.starts_s, moments_s, side="right") - 1
+        inside: npt.NDArray[np.bool_] = (at >= 0) & (moments_s <= self.ends_s[np.maximum(at, 0)])
+        return inside
+
+    def token_rate(self, rows: pd.DataFrame, request_s: float) -> Figure:
+        """Tokens of these rows that arrived inside the stretches, by their length, per second; blank when that is too
+        short. ``request_s``: how long requests take in the mean, ``nan`` where that is unknown."""
         length = self.length_s
         if length < SHORTEST_STEADY_S:
-            return None
+            return BLANK
         arrived = Arrivals.of(rows)
-        return float((arrived.until(self.ends_s) - arrived.until(self.starts_s)).sum()) / length
+        lengths = self.ends_s - self.starts_s
+        gained = arrived.until(self.ends_s) - arrived.until(self.starts_s)
+        before, reached = lengths.cumsum() - lengths, gained.cumsum() - gained
+        edges = stretch_edges(0.0, length, None if np.isnan(request_s) else float(request_s))
+        at = np.clip(np.searchsorted(before, edges, side="right") - 1, 0, None)
+        moments = np.minimum(self.starts_s[at] + edges - before[at], self.ends_s[at])
+        total = reached[at] + arrived.until(moments) - arrived.until(self.starts_s[at])
+        return rate_figure(float(gained.sum()) / length, total, edges)
 
 
 def steady_of(rows: pd.DataFrame, window: Window, target: int) -> Steady:
