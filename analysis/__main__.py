@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from analysis import caption_report, trace_export
+from analysis import audit_report, caption_report, trace_export
 from analysis import ingest as ingest_report
 from analysis import interference as interference_report
 from analysis import prefix_cache as prefix_cache_report
@@ -82,6 +82,14 @@ def ingest(options: argparse.Namespace) -> int:
     return 0
 
 
+def audit(options: argparse.Namespace) -> int:
+    """What does not close in runs and published tables: Little's law, TPOT against throughput, counts and more."""
+    named = [run for run in options.run if run] or [_run_of([])]
+    text, code = audit_report.report(named, options, read_outcome)
+    sys.stdout.write(text)
+    return code
+
+
 def export_trace(options: argparse.Namespace) -> int:
     """The load of a run as a trace that can be replayed."""
     trace_export.export(_run_of(options.run), options)
@@ -140,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         ("captions", captions, caption_report.add_options),
         ("interference", interference, interference_report.add_options),
         ("ingest", ingest, ingest_report.add_options),
+        ("audit", audit, audit_report.add_options),
         ("export-trace", export_trace, trace_export.add_options),
     ):
         options = commands.add_parser(name, help=command.__doc__, description=command.__doc__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.audit_concern import Concern
 from analysis.figures import BLANK, Figure
 from analysis.levels import LevelRow
 from analysis.reconcile import ServerView
@@ -99,6 +100,7 @@ class Outcome:
     server: list[ServerView] = field(default_factory=list)  # of each level that the engine was sampled in
     failures: list[FailureGroup] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    concerns: list[Concern] = field(default_factory=list)  # of the audit, from single requests; see analysis.audit
     doubts: list[str] = field(default_factory=list)  # reasons why the run as a whole is not credible
 
     @property

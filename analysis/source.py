@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from analysis.arrival_block import arrival_notes
+from analysis.audit import audit_notes
+from analysis.audit_lengths import success_bias
 from analysis.cache_block import cache_notes
 from analysis.cold_start import cold_start_of, warmup_rows
 from analysis.csv_file import header_of
@@ -32,7 +34,13 @@ _WANTED = "a run folder, a requests.csv, or the prefix of Locust's CSV files (ou
 
 
 def read_outcome(run: str, *, failures_infinite: bool = False) -> Outcome:
-    """Raises ``RunFolderError`` with one line that names the file and what was wanted."""
+    """With the notes of the audit. Raises ``RunFolderError`` with one line that names the file and what was wanted."""
+    outcome = _outcome_of(run, failures_infinite)
+    outcome.notes += audit_notes(outcome)
+    return outcome
+
+
+def _outcome_of(run: str, failures_infinite: bool) -> Outcome:
     path = Path(run)
     if path.is_dir():
         return _outcome_of_folder(path, failures_infinite)
@@ -111,6 +119,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         notes=notes_of(run, rows, failures_infinite=failures_infinite),
         doubts=_doubts(run, len(measured), unrun_levels(run, rows)),
     )
+    outcome.concerns = success_bias(run.requests, rows)
     outcome.notes[:0] = epoch_notes(run, rows) + loss_notes(run) + arrival_notes(rows)
     outcome.notes += cache_notes(outcome)
     return outcome
