@@ -206,7 +206,7 @@ class Controller:
             self._expect_users()
             return
         self.crew.begin()
-        self.crew.tell("ts_level", level_message(level))
+        self.crew.order("ts_level", {"plan": level_message(level)})
         self._started_s = perf_counter()
         self.stage = "warmup"
         if level.by_clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 Send = Callable[[str, dict[str, Any], str], None]  # (message, data, worker)
@@ -17,6 +18,7 @@ class WorkerState:
     waiting: int = 0  # users without a session, as far as known since the last order
     orders: int = 0  # sent to it; a report that has not seen them all tells nothing of who waits now
     answered: int = 0  # the last order that it is known to have obeyed
+    ordered_s: float = 0.0  # when the last one was sent
     users: int = 0  # that it had when the level under way began
     dealt: bool = True  # it is known to have had its part of the users
     offset_s: float = 0.0  # to add to its monotonic seconds to get the master's
@@ -77,13 +79,14 @@ class Crew:
             if state is None:  # gone while others were written to
                 continue
             state.orders += 1
+            state.ordered_s = perf_counter()
             state.waiting = 0
             self._send(message, {**data, "order": state.orders}, name)
 
-    def tell(self, message: str, data: dict[str, Any]) -> None:
-        """To all, without waiting for an answer."""
-        for name in list(self.workers):
-            self._send(message, data, name)
+    def silent(self, seconds: float) -> list[str]:
+        """Those that have not answered the last order for so long: it may have been lost."""
+        before_s = perf_counter() - seconds
+        return [state.name for state in self.workers.values() if not state.prompt and state.ordered_s < before_s]
 
     def begin(self) -> None:
         """A level begins: all users wait."""

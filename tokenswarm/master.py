@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 ACK_EVERY = 16  # messages of a worker, of which it may have 64 under way; a large one at once
 ACK_BYTES = 100_000
 STOP_LIMIT_S = 10.0
+ANSWER_LIMIT_S = 5.0
 LOOK_INTERVAL_S = 0.5
 PING_EVERY = 10  # looks
 
@@ -124,6 +125,7 @@ class RunMaster:
             "ts_report": self._on_report,
             "ts_stopped": self._on_stopped,
             "ts_unable": self._on_unable,
+            "ts_gap": self._on_gap,
         }
 
     @property
@@ -224,9 +226,17 @@ class RunMaster:
         for count in itertools.count(1):
             gevent.sleep(LOOK_INTERVAL_S)
             self._roster.look()
+            if self.controller is not None:
+                for name in self.controller.crew.silent(ANSWER_LIMIT_S):
+                    self._roster.give_up(self._roster.named(name), f"did not answer for {ANSWER_LIMIT_S:g} s")
             if count % PING_EVERY == 0:
                 for member in self._roster.present:
                     self._roster.ping(member, 1)
+
+    def _on_gap(self, environment: Any, msg: Any, **_: Any) -> None:
+        member = self._roster.find(msg.node_id)
+        if member is not None and msg.data["life"] == member.life:
+            self._roster.give_up(member, "did not get all orders")
 
     def _on_unable(self, environment: Any, msg: Any, **_: Any) -> None:
         """A worker cannot take part: without it this would not be the load that was asked for."""

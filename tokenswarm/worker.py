@@ -191,36 +191,46 @@ class LoadWorker:
             self._instrument.running_users = users
             self._instrument.gate.open(None, Phase.MEASURED)
 
-    def _obey(self, msg: Any) -> Gate:
+    def _obey(self, msg: Any) -> Gate | None:
+        """The gate that an order is for. None where one before it was lost: the master must give us up, since nobody
+        knows what we were to do."""
         assert self._instrument is not None, "an order before the run has begun"
-        gate = self._instrument.gate
-        gate.orders = msg.data["order"]
+        gate, number = self._instrument.gate, msg.data["order"]
+        if number != gate.orders + 1:
+            self._runner.send_message("ts_gap", {"life": self._outbox.life})
+            return None
+        gate.orders = number
+        self._dirty.set()
         return gate
 
     def _on_level(self, environment: Any, msg: Any, **_: Any) -> None:
-        if self._instrument is not None:
-            level = level_of(msg.data)
+        if (gate := self._obey(msg)) is not None and self._instrument is not None:
+            level = level_of(msg.data["plan"])
             self._instrument.plan.casting.learn(level)
-            self._instrument.gate.learn(level)
+            gate.learn(level)
 
     def _on_grant(self, environment: Any, msg: Any, **_: Any) -> None:
         order = msg.data
-        tickets = [(number, again) for number, again in order["tickets"]]
-        self._obey(msg).grant(order["level"], Phase(order["phase"]), tickets)
+        if (gate := self._obey(msg)) is not None:
+            gate.grant(order["level"], Phase(order["phase"]), [(number, again) for number, again in order["tickets"]])
 
     def _on_due(self, environment: Any, msg: Any, **_: Any) -> None:
         order = msg.data
-        self._obey(msg).schedule(order["level"], [_arriving(*ticket) for ticket in order["tickets"]])
+        if (gate := self._obey(msg)) is not None:
+            gate.schedule(order["level"], [_arriving(*ticket) for ticket in order["tickets"]])
 
     def _on_open(self, environment: Any, msg: Any, **_: Any) -> None:
         order = msg.data
-        self._obey(msg).open(order["level"], Phase(order["phase"]), order["quotas"])
+        if (gate := self._obey(msg)) is not None:
+            gate.open(order["level"], Phase(order["phase"]), order["quotas"])
 
     def _on_close(self, environment: Any, msg: Any, **_: Any) -> None:
-        self._obey(msg).close(late_is_drain=msg.data["late_is_drain"])
+        if (gate := self._obey(msg)) is not None:
+            gate.close(late_is_drain=msg.data["late_is_drain"])
 
     def _on_cut(self, environment: Any, msg: Any, **_: Any) -> None:
-        self._obey(msg).cut()
+        if (gate := self._obey(msg)) is not None:
+            gate.cut()
 
     def _on_ack(self, environment: Any, msg: Any, **_: Any) -> None:
         self._outbox.acknowledged(msg.data["life"], msg.data["number"])

@@ -659,7 +659,7 @@ def test_a_level_that_is_stopped_is_closed_cut_and_called_by_its_state() -> None
     crew.controller.stop_level("saturated", "in flight grew by 40 in 10 s")
     assert [name for name, _, _ in crew.orders if name in ("ts_close", "ts_cut")] == ["ts_close", "ts_cut"]
     crew.controller.stop_level("saturated", "once more")
-    crew.controller.report("local", 2, [(0, "measured", FILL_BLOCK, Ending.CUT, [_fact(0.0, 1.0, 1)])], 3)
+    crew.controller.report("local", 2, [(0, "measured", FILL_BLOCK, Ending.CUT, [_fact(0.0, 1.0, 1)])], 4)
     row, _facts = crew.ended[0]
     assert (row["state"], row["reason"]) == ("saturated", "in flight grew by 40 in 10 s")
     gevent.sleep(0)
