@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Foreign:
-    """``near``: the figure of ours that it is nearest to, without statistic and unit where it has several statistics.
+    """``near``: the figure of ours that it is nearest to, without statistic and unit where it has several statistics;
+    empty where none is near.
 
     ``times``: has statistics and is in seconds; else one number, whose name ends with its unit.
     """
@@ -70,6 +71,13 @@ FOREIGN: dict[str, Foreign] = {
         "whole-run requests/s", "requests_per_s", "completed requests / time of the whole run", False
     ),
     "whole_run_s": Foreign("whole run s", "wall_s", "time of the run from its start to its stop", False),
+    "response": Foreign(
+        "response time", "", "of all requests as Locust takes it, failed ones too; percentiles rounded to two digits"
+    ),
+    "response_10s": Foreign(
+        "response time of 10 s", "", "median over the level of Locust's percentiles of the last 10 s, failures included"
+    ),
+    "all_requests_per_s": Foreign("all requests/s", "", "requests per second as Locust counts, failed ones too", False),
     "mean_request_tok_s": Foreign(
         "mean tok/s of a request", "per_request_tok_s", "mean over the requests of 1 / TPOT", False
     ),
@@ -87,9 +95,12 @@ def foreign_of(figure: str) -> str:
 
 
 def near_of(figure: str) -> str:
-    """Figure of ours that a foreign one is nearest to (``e2e_p95_s`` of ``stream_end_p95_s``); empty for ours."""
+    """Figure of ours that a foreign one is nearest to (``e2e_p95_s`` of ``stream_end_p95_s``); empty for ours and
+    where none is near."""
     name = foreign_of(figure)
     if not name:
         return ""
     near = FOREIGN[name].near
+    if not near:
+        return ""
     return f"{near}{figure.removeprefix(name)}" if FOREIGN[name].times else near

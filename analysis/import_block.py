@@ -18,7 +18,7 @@ def import_blocks(outcome: Outcome) -> list[Part]:
     rows = outcome.levels
     texts = [cells(rows, column) for column in columns]
     body = [[row.short_name, *(column[i] for column in texts)] for i, row in enumerate(rows)]
-    title = f"As {outcome.source} defines them"
+    title = f"As {outcome.source.removesuffix(' CSV')} defines them"
     table = TextTable("foreign", title, [load_title(rows), *(column.title for column in columns)], body)
     names = dict.fromkeys(foreign_of(column.figure) for column in columns)
     return [Part(title, table, [f"{FOREIGN[name].title}: {FOREIGN[name].text}" for name in names])]

@@ -8,6 +8,7 @@ from analysis.cache_block import TOO_GOOD
 from analysis.caption_table import figures_of_captions
 from analysis.columns import ARRIVALS, BY_CLOCK, NAMES, SHOWN
 from analysis.figures import LEGEND, SYMBOL, Mark
+from analysis.import_block import foreign_columns
 from analysis.job_tables import figures_of_jobs
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow, Outcome
@@ -52,7 +53,7 @@ def _loads(rows: list[LevelRow]) -> list[str]:
 
 
 def _marks(outcome: Outcome, rows: list[LevelRow] | list[NameRow]) -> list[str]:
-    columns = NAMES if outcome.names else (*SHOWN, *BY_CLOCK, *ARRIVALS)
+    columns = NAMES if outcome.names else (*SHOWN, *BY_CLOCK, *ARRIVALS, *foreign_columns(outcome.levels))
     marked = {mark for row in rows for column in columns for mark in row.figure(column.figure).marks}
     further = figures_of_jobs(outcome) + figures_of_captions(outcome)
     marked |= {mark for figure in further for mark in figure.marks}

@@ -60,14 +60,27 @@ class StatsRow:
         return None if mean is None else mean * self.requests
 
 
+@dataclass(frozen=True)
+class LocustFailure:
+    """One row of ``_failures.csv``; the times (since Locust 2.44) as written."""
+
+    kind: str
+    name: str
+    text: str
+    count: int
+    first_seen: str | None = None
+    last_seen: str | None = None
+
+
 @dataclass
 class LocustFiles:
     """What lies beside one prefix."""
 
     path: Path
     rows: list[StatsRow]
-    failures: list[tuple[str, str, int]] = field(default_factory=list)  # name, text, occurrences
+    failures: list[LocustFailure] = field(default_factory=list)
     most_users: int | None = None
+    exceptions: list[tuple[str, int]] = field(default_factory=list)  # of the locustfile itself: message, count
 
 
 def is_locust_name(path: Path) -> bool:
@@ -103,24 +116,28 @@ def read_locust(prefix: str, stats: Path | None = None) -> LocustFiles:
     if path.name.endswith("_requests.csv") and distribution.is_file():
         rows = _with_percentiles(rows, distribution)
     return LocustFiles(
-        path, rows, _failures(Path(prefix + "_failures.csv")), _users(Path(prefix + "_stats_history.csv"))
+        path,
+        rows,
+        _failures(Path(prefix + "_failures.csv")),
+        _users(Path(prefix + "_stats_history.csv")),
+        _exceptions(Path(prefix + "_exceptions.csv")),
     )
 
 
 def _stats_rows(path: Path) -> Iterator[StatsRow]:
-    records = list(_records(path, required=("Name", "Request Count")))
+    records = list(records_of(path, required=("Name", "Request Count")))
     total = max((i for i, record in enumerate(records) if _is_total(record)), default=None)
     for i, record in enumerate(records):
-        count = _number(record.get("Request Count"))
+        count = number_of(record.get("Request Count"))
         if count is None:
             raise RunFolderError(f"{path}: wanted {_WANTED}: Request Count is {record.get('Request Count')!r}")
         yield StatsRow(
             kind="" if i == total else record.get("Type", ""),
             name="Aggregated" if i == total else record["Name"],
             requests=int(count),
-            failures=int(_number(record.get("Failure Count")) or 0),
+            failures=int(number_of(record.get("Failure Count")) or 0),
             is_total=i == total,
-            cells={name: value for name, cell in record.items() if (value := _number(cell)) is not None},
+            cells={name: value for name, cell in record.items() if (value := number_of(cell)) is not None},
         )
 
 
@@ -131,23 +148,39 @@ def _is_total(record: dict[str, str]) -> bool:
 
 def _with_percentiles(rows: list[StatsRow], path: Path) -> list[StatsRow]:
     """Locust before 0.13 wrote percentiles to a second file, where method and name are one column."""
-    found = {record["Name"]: record for record in _records(path, required=("Name",))}
+    found = {record["Name"]: record for record in records_of(path, required=("Name",))}
     for row in rows:
         record = found.get(f"{row.kind} {row.name}") or (
             found.get("Aggregated") or found.get("Total") if row.is_total else None
         )
         for name, cell in (record or {}).items():
-            if name.endswith("%") and (value := _number(cell)) is not None:
+            if name.endswith("%") and (value := number_of(cell)) is not None:
                 row.cells[name] = value
     return rows
 
 
-def _failures(path: Path) -> list[tuple[str, str, int]]:
+def _failures(path: Path) -> list[LocustFailure]:
     if not path.is_file() or path.stat().st_size == 0:
         return []
     return [
-        (record["Name"], record["Error"], int(_number(record["Occurrences"]) or 0))
-        for record in _records(path, required=("Name", "Error", "Occurrences"))
+        LocustFailure(
+            record.get("Type", ""),
+            record["Name"],
+            record["Error"],
+            int(number_of(record["Occurrences"]) or 0),
+            record.get("First Seen") or None,
+            record.get("Last Seen") or None,
+        )
+        for record in records_of(path, required=("Name", "Error", "Occurrences"))
+    ]
+
+
+def _exceptions(path: Path) -> list[tuple[str, int]]:
+    if not path.is_file() or path.stat().st_size == 0:
+        return []
+    return [
+        (record["Message"], int(number_of(record["Count"]) or 0))
+        for record in records_of(path, required=("Count", "Message"))
     ]
 
 
@@ -155,11 +188,11 @@ def _users(path: Path) -> int | None:
     """Largest user count of the history; ``None`` where the version wrote none."""
     if not path.is_file() or path.stat().st_size == 0:
         return None
-    counts = [_number(record.get("User Count")) for record in _records(path, required=("Name",))]
+    counts = [number_of(record.get("User Count")) for record in records_of(path, required=("Name",))]
     return max((int(count) for count in counts if count is not None), default=None)
 
 
-def _records(path: Path, required: tuple[str, ...]) -> Iterator[dict[str, str]]:
+def records_of(path: Path, required: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """Rows by today's column names; a last row that was cut off is left out where it lacks cells."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -178,7 +211,7 @@ def _records(path: Path, required: tuple[str, ...]) -> Iterator[dict[str, str]]:
         raise RunFolderError(f"{path}: wanted {_WANTED}: {reason}") from problem
 
 
-def _number(cell: str | None) -> float | None:
+def number_of(cell: str | None) -> float | None:
     """``None`` for blank, ``N/A`` and anything else that is no finite number."""
     try:
         value = float(cell) if cell else None

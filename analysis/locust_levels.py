@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from analysis.failures import groups_of_texts, kind_of_text
+from analysis.failures import groups_of_texts, kind_of_text, short_text
 from analysis.figures import BLANK, Figure, Mark, number, ratio
 from analysis.levels import LevelRow
 from analysis.locust_csv import LocustFiles, StatsRow
@@ -34,7 +34,11 @@ class _Part:
 def outcome_of_locust(files: LocustFiles) -> Outcome:
     """The level table where the rows are ours, else one row a name."""
     outcome = Outcome(path=str(files.path), source="Locust CSV", name=files.path.stem.removesuffix("_stats"))
-    outcome.failures = groups_of_texts((text, count) for _, text, count in files.failures)
+    outcome.failures = groups_of_texts((failure.text, failure.count) for failure in files.failures)
+    outcome.notes += [
+        Note("exceptions", f"{count} exceptions inside the locustfile: {short_text(message)}")
+        for message, count in files.exceptions
+    ]
     if any(is_ours(row) for row in files.rows):
         _add_levels(outcome, files)
     else:
@@ -114,9 +118,9 @@ def _class_row(
 ) -> LevelRow:
     requests = rows["requests"]
     kinds: dict[str, int] = defaultdict(int)
-    for name, text, count in files.failures:
-        if name == requests.name:
-            kinds[kind_of_text(text)] += count
+    for failure in files.failures:
+        if failure.name == requests.name:
+            kinds[kind_of_text(failure.text)] += failure.count
     cancelled = kinds.get(ErrorKind.CANCELLED.value, 0)
     row = LevelRow(
         level=None if key is None else key.order,

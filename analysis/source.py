@@ -16,7 +16,10 @@ from analysis.failures import groups_of_rows
 from analysis.level_names import level_names
 from analysis.levels import level_rows
 from analysis.locust_csv import is_locust_name, prefix_of, read_locust, stats_file_of
+from analysis.locust_history import SUFFIX as HISTORY
+from analysis.locust_history import outcome_of_history
 from analysis.locust_levels import outcome_of_locust
+from analysis.locust_sweep import outcome_of_sweep
 from analysis.notes import notes_of, unrun_levels
 from analysis.other_tools import holds_json, is_other_csv, outcome_of_csv, outcome_of_json, outcome_of_results
 from analysis.outcome import Outcome
@@ -48,6 +51,8 @@ def _outcome_of(run: str, failures_infinite: bool) -> Outcome:
         return outcome_of_run(read_run(path.parent), failures_infinite=failures_infinite)
     if path.is_file():
         return _outcome_of_file(path, failures_infinite)
+    if stats_file_of(run) is None and Path(run + HISTORY).is_file():
+        return outcome_of_history(Path(run + HISTORY))
     if stats_file_of(run) is not None or is_locust_name(path):
         return outcome_of_locust(read_locust(prefix_of(path)))
     raise RunFolderError(f"{run}: wanted {_WANTED}, but nothing is there")
@@ -68,7 +73,9 @@ def _outcome_of_folder(folder: Path, failures_infinite: bool) -> Outcome:
     if len(prefixes) == 1:
         return outcome_of_locust(read_locust(prefixes[0]))
     if prefixes:
-        raise RunFolderError(f"{folder}: holds several Locust results, name one of {', '.join(prefixes)}")
+        return outcome_of_sweep(folder, prefixes)
+    if len(histories := sorted(folder.glob(f"*{HISTORY}"))) == 1:
+        return outcome_of_history(histories[0])
     if (results := outcome_of_results(folder)) is not None:
         return results
     raise RunFolderError(f"{folder}: wanted {_WANTED}, but the folder has no run.json, requests.csv or *_stats.csv")
@@ -77,6 +84,8 @@ def _outcome_of_folder(folder: Path, failures_infinite: bool) -> Outcome:
 def _outcome_of_file(path: Path, failures_infinite: bool) -> Outcome:
     if holds_json(path):
         return outcome_of_json(path)
+    if path.name.endswith(HISTORY):
+        return outcome_of_history(path)
     names = header_of(path)
     if "sent_s" in names:
         return outcome_of_run(run_of_requests(path), failures_infinite=failures_infinite)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from analysis.columns import BY_CLOCK, NAMES, SHOWN, Column, cells, number_text, texts_of
 from analysis.figures import Figure, ratio
+from analysis.foreign_figures import foreign_of
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow, Outcome, WarmupRow
 from analysis.scaling import ScalingRow, scaling_levels, scaling_rows
@@ -190,7 +191,10 @@ def _names_table(rows: list[NameRow]) -> TextTable:
 
 def _with_content(rows: list[LevelRow]) -> list[Column]:
     columns = BY_CLOCK if any(row.by_clock for row in rows) else SHOWN
-    return [c for c in columns if c.key in _ALWAYS or any(row.figure(c.figure).value is not None for row in rows)]
+    known = {c.key for c in columns if any(row.figure(c.figure).value is not None for row in rows)}
+    if not known and any(foreign_of(name) for row in rows for name in row.figures):
+        return []  # everything that is known stands in the table of foreign figures
+    return [c for c in columns if c.key in _ALWAYS or c.key in known]
 
 
 def _identity(row: LevelRow, by_class: bool) -> list[str]:

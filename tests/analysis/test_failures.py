@@ -33,6 +33,12 @@ def test_c14_failures_with_and_without_times(tmp_path: Path, name: str) -> None:
     outcome = outcome_of_locust(read_locust(str(tmp_path / "run")))
     assert sum(group.count for group in outcome.failures) == 20
     assert {group.kind: group.count for group in outcome.failures}["http_429"] == 17
+    right = json.loads((CASES / "C14" / "expected.json").read_text())[name]
+    first, second = read_locust(str(tmp_path / "run")).failures
+    assert (first.kind, first.name, first.count) == ("POST", "chat", 17)
+    assert first.first_seen == right["first_seen"]
+    assert second.first_seen is None
+    assert second.text == right.get("row2_error", "ConnectionResetError(104, 'Connection reset by peer')")
 
 
 @pytest.mark.parametrize("kind", list(ErrorKind))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from analysis.locust_csv import read_locust
 from tokenswarm.metrics import METRICS
 from tokenswarm.records import HEADER, RequestRecord, to_csv
 
@@ -268,9 +269,13 @@ def test_c01_todays_files(table: Any) -> None:
         assert (row["requests"], row["failed"]) == (want["count"], want["failures"])
         assert figures["mean_s"]["value"] * 1000 == pytest.approx(want["mean_ms"])
         assert figures["p95_s"]["value"] * 1000 == pytest.approx(want["p95"])
-        assert figures["max_s"]["value"] * 1000 == pytest.approx(want["max"])
+        for name, key in (("p50_s", "p50"), ("p99_s", "p99"), ("min_s", "min"), ("max_s", "max")):
+            assert figures[name]["value"] * 1000 == pytest.approx(want[key]), name
     assert [row["total"] for row in answer["names"]] == [False, False, False, True]
     assert [(group["kind"], group["count"]) for group in answer["failures"]] == [("http_429", 2)]
+    files = read_locust(str(CASES / "C01" / "run"))
+    assert [(failure.kind, failure.name) for failure in files.failures] == [("POST", "caption")]
+    assert len(files.exceptions) == right["exceptions"]
 
 
 def test_c02_locust_before_0_13(table: Any) -> None:
@@ -295,6 +300,10 @@ def test_c03_locust_0_13(table: Any) -> None:
     assert chat["figures"]["p50_s"]["value"] == pytest.approx(1.5)
     assert chat["figures"]["p99_s"]["value"] == pytest.approx(8.2)
     assert chat["figures"]["requests_per_s"]["value"] == pytest.approx(3.33)
+    right = json.loads((CASES / "C03" / "expected.json").read_text())["stats"]
+    cells = read_locust(str(CASES / "C03" / "run")).rows[0].cells
+    assert (cells["95%"], cells["99.9%"], cells["99.999%"]) == (right["p95"], right["p99.9"], right["p99.999"])
+    assert cells["Max Response Time"] == right["max"]
 
 
 def test_c07_any_name_stays_in_its_cell(table: Any) -> None:
@@ -304,6 +313,8 @@ def test_c07_any_name_stays_in_its_cell(table: Any) -> None:
     rows = [row for row in answer["names"] if not row["total"]]
     assert [row["name"] for row in rows] == right["names"]
     assert [row["requests"] for row in rows] == right["counts"]
+    (total,) = [row for row in answer["names"] if row["total"]]
+    assert (total["requests"], total["failed"]) == (right["aggregated"], right["failures"])
     lines = [
         line for line in table(CASES / "C07" / "run", "--format", "markdown").out.splitlines() if line.startswith("|")
     ]
@@ -322,6 +333,11 @@ def test_c10_no_request_at_all(table: Any) -> None:
     assert "no request was made" in answer.err
     total = names(table, "C10/run")["", "Aggregated"]
     assert total["requests"] == 0
+    assert total["figures"]["requests_per_s"]["value"] == 0
+    (row,) = [
+        line for line in table(CASES / "C10" / "run", "--format", "markdown").out.splitlines() if "Aggregated" in line
+    ]
+    assert [cell.strip() for cell in row.split("|")[3:6]] == ["0", "0", ""]
     assert total["figures"]["p95_s"]["value"] is None
 
 
@@ -329,7 +345,9 @@ def test_c13_edited_columns(table: Any) -> None:
     """Missing columns are blank, an unknown one is ignored, the order does not matter."""
     chat = names(table, "C13/run")["POST", "chat"]
     assert (chat["requests"], chat["failed"]) == (80, 2)
+    assert chat["figures"]["p50_s"]["value"] == pytest.approx(1.2)
     assert chat["figures"]["p95_s"]["value"] == pytest.approx(2.6)
+    assert chat["figures"]["requests_per_s"]["value"] == pytest.approx(1.6)
     for name in ("mean_s", "p99_s", "max_s"):
         assert chat["figures"][name]["value"] is None, name
 
@@ -338,6 +356,9 @@ def test_c15_a_request_called_aggregated(table: Any) -> None:
     """The total is the row without a method (or, edited, with its own name as one), not the request of that name."""
     rows = names(table, "C15/run")
     assert (rows["", "Aggregated"]["requests"], rows["", "Aggregated"]["total"]) == (100, True)
+    assert rows["", "Aggregated"]["failed"] == 1
+    assert rows["", "Aggregated"]["figures"]["p95_s"]["value"] == pytest.approx(1.8)
+    assert rows["POST", "chat"]["requests"] == 95
     assert (rows["GET", "Aggregated"]["requests"], rows["GET", "Aggregated"]["total"]) == (5, False)
     (variant,) = names(table, "C15/variant").values()
     assert (variant["requests"], variant["total"]) == (10, True)
