@@ -44,7 +44,7 @@ DEFAULT = Choice()
 
 def terminal(outcome: Outcome, verdict: Verdict, *, width: int, choice: Choice = DEFAULT, colour: bool = False) -> str:
     """Everything worth reading, at most ``width`` columns wide where a single column fits."""
-    parts, footnotes = _parts(outcome, verdict, choice), _footnotes(outcome, choice)
+    parts, footnotes = parts_of(outcome, verdict, choice), footnotes_of(outcome, choice)
     return terminal_report(title_of(outcome), parts, footnotes, width=width, colour=colour)
 
 
@@ -78,25 +78,25 @@ def terminal_report(title: str, parts: list[Part], footnotes: list[str], *, widt
 
 def markdown(outcome: Outcome, verdict: Verdict, *, choice: Choice = DEFAULT) -> str:
     """The same as pipe tables."""
-    return markdown_report(title_of(outcome), _parts(outcome, verdict, choice), _footnotes(outcome, choice))
+    return markdown_report(title_of(outcome), parts_of(outcome, verdict, choice), footnotes_of(outcome, choice))
 
 
 def markdown_report(title: str, parts: list[Part], footnotes: list[str]) -> str:
     """Tables with pipes, footnotes as bullets."""
-    lines = [f"## {_escaped(title)}", ""]
+    lines = [f"## {escaped(title)}", ""]
     for part in parts:
         if part.title:
             lines += [f"### {part.title}", ""]
         if part.table:
-            lines += [*_pipe_table(part.table), ""]
+            lines += [*pipe_table(part.table), ""]
         if part.lines:
             bullet = "- " if part.title else ""
-            lines += [*(bullet + _escaped(text) for text in part.lines), ""]
-    lines += [f"- {_escaped(text)}" for text in footnotes]
+            lines += [*(bullet + escaped(text) for text in part.lines), ""]
+    lines += [f"- {escaped(text)}" for text in footnotes]
     return "\n".join(lines) + "\n"
 
 
-def _parts(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
+def parts_of(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     """Tables and sentences in reading order; the first table needs no title."""
     tables = level_tables(outcome, by_class=choice.by_class)
     parts = [Part("" if table.key == "levels" else table.title, table, []) for table in tables]
@@ -158,13 +158,13 @@ def _rich(table: TextTable) -> Table:
     shown = Table(box=SIMPLE_HEAD, padding=(0, _GAP - 1, 0, 0), pad_edge=False, show_edge=False)
     for i, title in enumerate(table.header):
         justify = "left" if i in table.left else "right"
-        shown.add_column(Text(_one_line(title).replace(" ", "\n", 1)), justify=justify, no_wrap=i not in table.left)  # type: ignore[arg-type]
+        shown.add_column(Text(one_line(title).replace(" ", "\n", 1)), justify=justify, no_wrap=i not in table.left)  # type: ignore[arg-type]
     for row in table.rows:
-        shown.add_row(*(Text(_one_line(cell)) for cell in row))
+        shown.add_row(*(Text(one_line(cell)) for cell in row))
     return shown
 
 
-def _footnotes(outcome: Outcome, choice: Choice) -> list[str]:
+def footnotes_of(outcome: Outcome, choice: Choice) -> list[str]:
     """Failures, notes and the legend of what is shown."""
     failures = [
         f"{group.count} x {group.kind}" + (": " + " | ".join(group.samples) if group.samples else "")
@@ -174,11 +174,12 @@ def _footnotes(outcome: Outcome, choice: Choice) -> list[str]:
     return [*(f"failures: {text}" for text in failures), *notes, *legend_of(outcome, by_class=choice.by_class)]
 
 
-def _pipe_table(table: TextTable) -> list[str]:
+def pipe_table(table: TextTable) -> list[str]:
+    """Lines of a Markdown table."""
     return [
-        _pipes([_escaped(cell) for cell in table.header]),
+        _pipes([escaped(cell) for cell in table.header]),
         _pipes(["---" if i in table.left else "---:" for i in range(len(table.header))]),
-        *(_pipes([_escaped(cell) for cell in row]) for row in table.rows),
+        *(_pipes([escaped(cell) for cell in row]) for row in table.rows),
     ]
 
 
@@ -186,13 +187,14 @@ def _pipes(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text of strangers must neither break a table nor become markup."""
-    text = _one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|*_`\[\]])", r"\\\1", text)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """What would break a line, or a terminal, as spaces."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
