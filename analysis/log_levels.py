@@ -47,27 +47,30 @@ def log_levels(run: Run, rows: list[LevelRow], log: EngineLog, curve: LogCurve, 
     """In the order of ``rows``."""
     found = []
     for row in rows:
-        window = _window(run, row, aligned)
+        window = _window(run, row, aligned, curve.step_s)
         level = LogLevel(row) if window is None else _level(row, log, curve, window)
         level.concerns.extend(log_concerns(level))
         found.append(level)
     return found
 
 
-def _window(run: Run, row: LevelRow, aligned: Alignment) -> tuple[float, float] | None:
+def _window(run: Run, row: LevelRow, aligned: Alignment, step_s: float) -> tuple[float, float] | None:
     """The measured time on the log's clock, without what the offset leaves uncertain."""
     rows = run.requests[run.requests["phase"] == Phase.MEASURED]
     measured = windows.window_of(rows[rows["level"].isna() if row.level is None else rows["level"] == row.level])
     if measured is None or run.unix_minus_master_s is None:
         return None
-    shift, margin = run.unix_minus_master_s - aligned.offset_s, aligned.uncertainty_s or 0.0
+    shift = run.unix_minus_master_s - aligned.offset_s
+    margin = step_s / 2 if aligned.uncertainty_s is None else aligned.uncertainty_s
     window = measured.start_s + shift + margin, measured.end_s + shift - margin
     return window if window[1] > window[0] else None
 
 
 def _level(row: LevelRow, log: EngineLog, curve: LogCurve, window: tuple[float, float]) -> LogLevel:
-    samples = [one for one in log.found.samples if _inside(one.time_s, window)]
-    drafts = [one for one in log.found.drafting if _inside(one.time_s, window)]
+    half_s = curve.step_s / 2  # stamps of whole seconds are on average so much too early, in the curve they are not
+    stamped = window[0] - half_s, window[1] - half_s
+    samples = [one for one in log.found.samples if _inside(one.time_s, stamped)]
+    drafts = [one for one in log.found.drafting if _inside(one.time_s, stamped)]
     running, waiting = (_over_engines(samples, name) for name in ("running", "waiting"))
     last = samples[-1] if samples else None
     rate, length = _acceptance(drafts, samples)
@@ -83,7 +86,7 @@ def _level(row: LevelRow, log: EngineLog, curve: LogCurve, window: tuple[float, 
         waiting_share=_mean([float(value > 0) for value in waiting]),
         kv_usage_max=max((one.kv_usage for one in samples if one.kv_usage is not None), default=None),
         generation_tok_s=_rate(curve, window),
-        preemptions=_preemptions(log, samples, window),
+        preemptions=_preemptions(log, samples, stamped),
         prefix_hit_rate=None if last is None else last.prefix_hit_rate,
         mm_hit_rate=None if last is None else last.mm_hit_rate,
         accept_rate=rate,

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 _DATED = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?$")
 _UNDATED = re.compile(r"(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?$")
 _UPTIME = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3})$")  # minutes, seconds, ms, µs
-NO_YEAR = 2000  # stands in where none is known; it has a 29 February
 
 
 def dated_s(stamp: str) -> float | None:
@@ -18,12 +17,10 @@ def dated_s(stamp: str) -> float | None:
 
 
 def undated_s(stamp: str, near_s: float | None) -> float | None:
-    """``11-30 11:48:49`` in the year that brings it nearest to ``near_s`` (seconds since 1970; None: in 2000)."""
+    """``11-30 11:48:49`` in the year that brings it nearest to ``near_s`` (seconds since 1970); None without that."""
     found = _UNDATED.match(stamp)
-    if not found:
+    if found is None or near_s is None:
         return None
-    if near_s is None:
-        return _seconds(NO_YEAR, found.groups())
     year = datetime.fromtimestamp(near_s, UTC).year
     times = (_seconds(near, found.groups()) for near in (year - 1, year, year + 1))
     return min((time for time in times if time is not None), key=lambda time: abs(time - near_s), default=None)
