@@ -21,11 +21,12 @@ import gevent.event
 
 from tokenswarm.clockwork import Clockwork
 from tokenswarm.crew import Crew, Send
+from tokenswarm.level_account import LevelAccount
 from tokenswarm.level_message import level_message
 from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.quotas import shares_of
 from tokenswarm.records import Phase
-from tokenswarm.schedule import Ending, Ledger, Level
+from tokenswarm.schedule import Ledger, Level
 from tokenswarm.timetable import Arrival, Timetable
 
 log = logging.getLogger(__name__)
@@ -55,10 +56,7 @@ class Controller:
         self.level = first
         self.stage = "spawn"
         self.crew = Crew(send)
-        self.facts = LevelFacts()
-        self.ledger = Ledger(0)
-        self.clockwork: Clockwork | None = None
-        self.not_admitted = 0
+        self.account = LevelAccount(first)
         self.finished = False
         self.abandoned = False  # before all levels were done
         self._on_level_end = on_level_end
@@ -70,12 +68,7 @@ class Controller:
         self._changes = 0  # of the crew, that the users are dealt by
         self._changed = gevent.event.Event()
         self._timers: list[gevent.Greenlet] = []
-        self._started_s: float | None = None
-        self._measured_started_s: float | None = None
-        self._state, self._reasons = "complete", list[str]()
-        self._phase = Phase.WARMUP
         self._filling = False
-        self._cut_short = 0
         self._expect_users()
 
     # what Locust's shape asks for -------------------------------------------------
@@ -119,32 +112,16 @@ class Controller:
             return
         alone = not self.crew.workers
         if alone and not self.crew.admit():
-            if self.clockwork is not None:
-                self.clockwork.leave(worker)
+            if self.account.clockwork is not None:
+                self.account.clockwork.leave(worker)
             self._abandon(f"{why}; no worker is left")
         elif self.between_levels or self.stage == "begin":
             self._changed.set()
         else:
-            self._go_on_without(worker, why)
+            self.account.worker_gone(worker, why)
             if alone:  # those who came meanwhile have no users before the next level
                 self.stop_level()
         self._advance()
-
-    def _go_on_without(self, worker: str, why: str) -> None:
-        if self.clockwork is not None:
-            lost = self.clockwork.leave(worker)
-            what = f"{lost} arrivals lost" if lost else ""
-        elif self.level.duration_s is None:
-            again = len(self.ledger.take_back(worker))
-            what = f"its {again} sessions were given to others" if again else ""
-        else:
-            what = ""
-        self._doubt(f"{why}, {perf_counter() - (self._started_s or 0.0):.1f} s into the level", what)
-
-    def _doubt(self, *reasons: str) -> None:
-        if self._state == "complete":
-            self._state = "partial"
-        self._reasons += [reason for reason in reasons if reason]
 
     def report(self, worker: str, waiting: int, done: Sequence[Done], order: int) -> None:
         """``worker`` has ``waiting`` idle users after obeying ``order`` orders; ``done`` lists the sessions that
@@ -154,20 +131,11 @@ class Controller:
             return
         for level, phase, number, how, requests in done:
             if level == self.level.index and self.stage != "spawn":
-                self._account(worker, phase, number, how)
+                running = self.stage in ("warmup", "measure")
+                self.account.session_ended(worker, phase, number, how, running=running)
                 for facts in requests:
-                    self.facts.add(facts, state.offset_s)
+                    self.account.facts.add(facts, state.offset_s)
         self._advance()
-
-    def _account(self, worker: str, phase: str, number: int, how: str) -> None:
-        if self.clockwork is not None:
-            self.not_admitted += how == Ending.REFUSED and phase == Phase.MEASURED
-            self.clockwork.timetable.finish(worker, number, withdrawn=how == Ending.WITHDRAWN)
-            return
-        if how == Ending.CUT and self.stage in ("warmup", "measure") and phase == Phase.MEASURED:
-            self._cut_short += 1  # a session was stopped, and not by us
-        if phase == self._phase and self.level.duration_s is None:
-            self.ledger.finish(worker, number)
 
     def _advance(self) -> None:
         if self.finished:
@@ -175,10 +143,10 @@ class Controller:
         match self.stage:
             case "spawn" if self._all_users_wait():
                 self._begin_level()
-            case "tail" if self.clockwork is not None and self.clockwork.timetable.complete:
+            case "tail" if self.account.clockwork is not None and self.account.clockwork.timetable.complete:
                 self._drain()
-            case "warmup" | "measure" if self.clockwork is None and self.level.duration_s is None:
-                if self.ledger.complete:
+            case "warmup" | "measure" if self.account.clockwork is None and self.level.duration_s is None:
+                if self.account.ledger.complete:
                     self._next_phase()
                 else:
                     self._hand_out()
@@ -207,14 +175,15 @@ class Controller:
             return
         self.crew.begin()
         self.crew.order("ts_level", {"plan": level_message(level)})
-        self._started_s = perf_counter()
+        self.account.started_s = perf_counter()
         self.stage = "warmup"
         if level.by_clock:
             self.stage = "measure"
-            self.clockwork = Clockwork(level, Timetable(self._arrivals(level)), self.crew, on_end=self._begin_tail)
+            timetable = Timetable(self._arrivals(level))
+            self.account.clockwork = Clockwork(level, timetable, self.crew, on_end=self._begin_tail)
         elif level.duration_s is None:
             self._after(level.time_limit_s, self._out_of_time)
-            self.ledger = Ledger(level.warmup_sessions)
+            self.account.ledger = Ledger(level.warmup_sessions)
             self._advance()
         elif level.warmup_s:
             self._open(Phase.WARMUP)
@@ -226,10 +195,10 @@ class Controller:
         if self.stage != "warmup":
             self._drain()
             return
-        self.stage, self._phase = "measure", Phase.MEASURED
-        self._measured_started_s = perf_counter()
+        self.stage = "measure"
+        self.account.measure()
         if self.level.duration_s is None:
-            self.ledger = Ledger(self.level.sessions or 0, spares=True)
+            self.account.ledger = Ledger(self.level.sessions or 0, spares=True)
             self._advance()
         else:
             self._open(Phase.MEASURED)
@@ -239,13 +208,13 @@ class Controller:
         """Give every worker the tickets it may have now; when none are left, let fill sessions begin."""
         users = self.crew.users
         for name, number in users.items():
-            granted = self.ledger.grant(name, number, sum(users.values()))
+            granted = self.account.ledger.grant(name, number, sum(users.values()))
             if granted:
-                tickets = [[ticket, self.ledger.again[ticket]] for ticket in granted]
-                data = {"level": self.level.index, "phase": self._phase, "tickets": tickets}
+                tickets = [[ticket, self.account.ledger.again[ticket]] for ticket in granted]
+                data = {"level": self.level.index, "phase": self.account.phase, "tickets": tickets}
                 self.crew.order("ts_grant", data, [name])
-        fill = self._phase == Phase.MEASURED and self.level.tail == "fill"
-        if fill and self.ledger.exhausted and not self._filling:
+        fill = self.account.phase == Phase.MEASURED and self.level.tail == "fill"
+        if fill and self.account.ledger.exhausted and not self._filling:
             self._filling = True
             self._open(Phase.FILL)
 
@@ -268,15 +237,14 @@ class Controller:
         if self.stage not in ("warmup", "measure", "tail"):
             return
         if state:
-            self._state = state
-            self._reasons.append(reason)
+            self.account.end_as(state, reason)
         self._drain()
         self._cut()
 
     def _drain(self) -> None:
         self.stage = "drain"
-        if self.clockwork is not None:
-            self.clockwork.stop()
+        if self.account.clockwork is not None:
+            self.account.clockwork.stop()
         by_time = self.level.duration_s is not None
         self._cancel_timers()
         late_is_drain = by_time and not self.level.by_clock
@@ -293,14 +261,14 @@ class Controller:
         self._cancel_timers()
         level = self.level
         self.stage = "end"  # as above
-        self._on_level_end(self.level_row(), level, self.facts)
+        self._on_level_end(self.account.row(), level, self.account.facts)
         if self.finished:
             return
         hopeless = self._goes_up and self._nothing_succeeded()
         following = None if hopeless else self._next_level(level)
         if self.finished:  # stopped meanwhile
             return
-        self.stage, self.clockwork = "spawn", None
+        self.stage = "spawn"
         self.finished = following is None
         self.crew.admit()
         if following is not None:
@@ -312,73 +280,26 @@ class Controller:
 
     def _nothing_succeeded(self) -> bool:
         """Every request failed: higher levels would only repeat it."""
-        facts = self.facts
+        facts = self.account.facts
         hopeless = 0 < facts.measured_requests == facts.failed_requests
         if hopeless:
             log.error("%s: all %d requests failed; no further level", self.level.label, facts.failed_requests)
         return hopeless
 
-    @property
-    def measured_started_s(self) -> float | None:
-        """On the master's clock; None before."""
-        return self._measured_started_s if self.clockwork is None else self.clockwork.measured_started_s
-
-    def level_row(self) -> dict[str, Any]:
-        """The current level as a row of ``levels.csv``."""
-        level, state, reasons = self.level, self._state, self._reasons
-        if self._cut_short:
-            state = "partial" if state == "complete" else state
-            reasons = [*reasons, f"{self._cut_short} sessions lost: their users were stopped by Locust"]
-        return {
-            "level": level.index,
-            "concurrency": None if level.by_clock else level.concurrency,
-            "arms": level.arms,
-            "state": state,
-            "reason": "; ".join(reasons),
-            "started_s": self._started_s,
-            "measured_started_s": self.measured_started_s,
-            "measured_ended_s": self.facts.measured_to_s if self.facts.measured_requests else None,
-            "ended_s": perf_counter(),
-            "planned_sessions": level.sessions,
-            "measured_sessions": self._measured_sessions(),
-            **self._by_clock(),
-        }
-
-    def _measured_sessions(self) -> int | None:
-        if self.level.sessions is None:
-            return None
-        return self.ledger.done - self._cut_short if self._phase == Phase.MEASURED else 0
-
-    def _by_clock(self) -> dict[str, Any]:
-        if self.clockwork is None:
-            return {}
-        timetable, arrivals = self.clockwork.timetable, self.level.arrivals
-        length_s = timetable.last_s if arrivals is None else self.level.duration_s
-        return {
-            "rate_per_s": timetable.scheduled / length_s if arrivals is None and length_s else self.level.rate_per_s,
-            "scheduled": timetable.arrived(self.clockwork.now_s),
-            "not_admitted": self.not_admitted,
-            "lost": timetable.lost,
-        }
-
     def interrupt(self, reason: str) -> None:
         """The run ends before its time: the level under way, if any, is written as interrupted."""
         self._cancel_timers()
-        if self.clockwork is not None:
-            self.clockwork.stop()
+        if self.account.clockwork is not None:
+            self.account.clockwork.stop()
         if not self.finished and self.stage in ("warmup", "measure", "tail", "drain"):
-            self._state = "interrupted"
-            self._reasons.append(reason)
-            self._on_level_end(self.level_row(), self.level, self.facts)
+            self.account.end_as("interrupted", reason)
+            self._on_level_end(self.account.row(), self.level, self.account.facts)
         self.finished = True
         self._changed.set()
 
     def _expect_users(self) -> None:
         """Of a level of which nothing is known yet."""
-        self.facts, self.ledger, self.not_admitted, self._cut_short = LevelFacts(), Ledger(0), 0, 0
-        self._started_s = self._measured_started_s = None
-        self._state, self._reasons = "complete", []
-        self._phase, self._filling = Phase.WARMUP, False
+        self.account, self._filling = LevelAccount(self.level), False
         self._after(SPAWN_LIMIT_S, self._no_users)
 
     def _no_users(self) -> None:
@@ -389,13 +310,13 @@ class Controller:
     def _abandon(self, reason: str) -> None:
         """Nothing can be measured from here on: the run is over."""
         self._cancel_timers()
-        if self.clockwork is not None:
-            self.clockwork.stop()
+        if self.account.clockwork is not None:
+            self.account.clockwork.stop()
         self.abandoned = True
-        self._doubt(reason)
+        self.account.doubt(reason)
         log.error("level %s: %s", self.level.label, reason)
         if self.stage != "end":
-            self._on_level_end(self.level_row(), self.level, self.facts)
+            self._on_level_end(self.account.row(), self.level, self.account.facts)
         self.finished = True
         self._changed.set()
 

@@ -158,7 +158,7 @@ class LoadRun:
         controller = self.controller
         while controller is not None:
             gevent.sleep(WATCH_INTERVAL_S)
-            clockwork = controller.clockwork
+            clockwork = controller.account.clockwork
             if clockwork is None or controller.stage not in ("measure", "tail"):
                 continue
             now_s, timetable = clockwork.now_s, clockwork.timetable
@@ -172,7 +172,7 @@ class LoadRun:
     def _level_ended(self, row: dict[str, Any], level: Level, facts: LevelFacts) -> None:
         if self._watcher is not None:
             self._watcher.kill(block=False)
-        self.folder.append_row("levels", row | {"label": level.label, "epoch": self._epochs.number})
+        self.folder.append_row("levels", row | {"epoch": self._epochs.number})
         self._engine.edge(level.index, "end")
         self._statistics.level(level.label, facts.wall_s, facts.window_tokens(level.tail))
         log.info("%s", progress.level_line(level, facts, row["state"]))

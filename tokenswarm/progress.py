@@ -40,12 +40,12 @@ def line(controller: Controller, planned: Sequence[Level]) -> str:
     level = controller.level
     of = f" of {len(planned)}" if len(planned) > level.index else ""
     head = f"level {level.index + 1}{of} ({level.label})"
-    started_s = controller.measured_started_s
+    started_s = controller.account.measured_started_s
     if controller.stage in ("spawn", "begin", "warmup") or started_s is None:
         return f"{head}: {'starting users' if controller.stage in ('spawn', 'begin') else 'warm-up'}"
     elapsed_s = perf_counter() - started_s
     done, parts = _done(controller, elapsed_s)
-    facts = controller.facts
+    facts = controller.account.facts
     if facts.failed_requests:
         parts.append(f"{facts.failed_requests} failed")
     if sum(facts.tokens) and elapsed_s > 0:
@@ -61,13 +61,14 @@ def line(controller: Controller, planned: Sequence[Level]) -> str:
 
 def _done(controller: Controller, elapsed_s: float) -> tuple[int, list[str]]:
     """What of the level is done, as a number and in words."""
-    level, facts = controller.level, controller.facts
-    if controller.clockwork is not None:
-        timetable, refused = controller.clockwork.timetable, controller.not_admitted
-        parts = [f"{facts.measured_requests} requests, {timetable.under_way(controller.clockwork.now_s)} in flight"]
+    level, account = controller.level, controller.account
+    facts, clockwork = account.facts, account.clockwork
+    if clockwork is not None:
+        refused = account.not_admitted
+        parts = [f"{facts.measured_requests} requests, {clockwork.timetable.under_way(clockwork.now_s)} in flight"]
         return facts.measured_requests, [*parts, *([f"{refused} not admitted"] if refused else [])]
     if level.duration_s is None:
-        return controller.ledger.done, [f"{controller.ledger.done}/{level.sessions} sessions"]
+        return account.ledger.done, [f"{account.ledger.done}/{level.sessions} sessions"]
     return facts.measured_requests, [
         f"{facts.measured_requests} requests, {clock(elapsed_s)} of {clock(level.duration_s)}"
     ]

@@ -146,6 +146,13 @@ class Ledger:
             raise ValueError(f"worker {worker} finished session {number}, which it was never handed") from None
         self.done += 1
 
+    def put_back(self, worker: str, number: int) -> None:
+        """The session of ticket ``number`` was cut at ``worker``: it is to be handed out again."""
+        self.finish(worker, number)
+        self.done -= 1
+        self._returned.append(number)
+        self.again[number] += 1
+
     def take_back(self, worker: str) -> list[int]:
         """``worker`` is gone: the tickets that it holds are to be handed out again. Returns them."""
         held = sorted(self._held.pop(worker, ()))

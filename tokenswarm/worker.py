@@ -41,7 +41,7 @@ QUICK_REPORT_S = 0.01  # where users wait for tickets; sessions that end within 
 REPORT_INTERVAL_S = 0.05  # elsewhere: every message costs the master as much as ten rows
 STOP_LIMIT_S = 5.0
 MASTER_SILENCE_S = 10.0  # without a word from the master the load ends: nobody would know of it
-REFUSED_EXIT = 2
+MASTER_GONE_EXIT, REFUSED_EXIT = 1, 2
 
 
 class LoadWorker:
@@ -120,9 +120,19 @@ class LoadWorker:
             gevent.sleep(1.0)
             heard_s = self._runner.last_heartbeat_timestamp
             instrument = self._instrument
-            if instrument is not None and heard_s and time() - heard_s > MASTER_SILENCE_S:
+            silent = bool(heard_s) and time() - heard_s > MASTER_SILENCE_S
+            self._mind_the_exit_code(silent=silent)
+            if instrument is not None and silent:
                 instrument.gate.close(late_is_drain=True)
                 instrument.gate.cut()
+
+    def _mind_the_exit_code(self, *, silent: bool) -> None:
+        """Locust ends a worker after a minute of silence: a failure, so that whoever watches over it starts it anew."""
+        code = self._environment.process_exit_code
+        if silent and code is None:
+            self._environment.process_exit_code = MASTER_GONE_EXIT
+        elif not silent and code == MASTER_GONE_EXIT:
+            self._environment.process_exit_code = None
 
     # a run ----------------------------------------------------------------------------
 

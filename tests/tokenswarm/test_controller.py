@@ -143,17 +143,22 @@ def test_fill_opens_with_the_last_ticket_and_closes_with_the_last_measured_sessi
     assert facts.window_tokens("fill") == pytest.approx(4 + 6 + 2)
 
 
-def test_sessions_that_locust_stopped_are_lost_and_the_level_still_ends() -> None:
-    """A worker that joins makes Locust stop users in the middle: the level is partial and says how many it lost."""
+def test_sessions_that_were_cut_are_played_again_and_the_level_says_so() -> None:
+    """A worker that is told to end cuts its sessions: all three are played to their end, one of them twice."""
     crew = Crew([_level(sessions=3)], {"local": 2})
     crew.idle()
     crew.finish("local", "measured", _fact(0.0, 2.0, 1))
     crew.finish("local", "measured", how=Ending.CUT)
+    assert crew.tickets("measured")[:3] == [0, 1, 2]
+    again = crew.tickets("measured")[3]
+    assert again in (0, 1, 2)
     crew.finish("local", "measured", _fact(0.0, 2.0, 1))
+    assert crew.ended == []
+    crew.finish("local", "measured", _fact(2.0, 4.0, 1))
     crew.idle()
     row, _facts = crew.ended[0]
-    assert (row["state"], row["measured_sessions"]) == ("partial", 2)
-    assert row["reason"].startswith("1 sessions lost")
+    assert (row["state"], row["measured_sessions"]) == ("partial", 3)
+    assert row["reason"].startswith("1 sessions were cut with their users")
 
 
 def test_no_further_level_where_nothing_succeeds() -> None:
@@ -597,7 +602,7 @@ def test_reports_of_workers_that_do_not_take_part_change_nothing() -> None:
     crew.controller.leave("w1", GONE)
     for worker in ("w1", "stranger"):
         crew.controller.report(worker, 1, [(0, "measured", 1, Ending.PLAYED, [_fact(0.0, 1.0, 100)])], 2)
-    assert (crew.controller.ledger.done, crew.controller.facts.measured_requests) == (0, 0)
+    assert (crew.controller.account.ledger.done, crew.controller.account.facts.measured_requests) == (0, 0)
     crew.controller.leave("stranger", "is nobody")
     assert crew.finish("w0", "measured", _fact(0.0, 2.0, 1)) == 0
     assert crew.finish("w0", "measured", _fact(0.0, 2.0, 1)) == 1
