@@ -43,6 +43,8 @@ class EngineSample(msgspec.Struct, kw_only=True, gc=False):
     # requests
     preemptions: int | None = None
     requests_ok: int | None = None  # ended neither by an error nor by an abort, as far as the engine tells them apart
+    requests_failed: int | None = None  # by an error of the engine; a client that left is in neither
+    requests_refused: int | None = None  # of these, because the engine was overloaded
     ttft_sum_s: float | None = None
     ttft_count: int | None = None
     queue_sum_s: float | None = None
@@ -103,6 +105,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "mm_hits": ("vllm:mm_cache_hits",),
     "preemptions": ("vllm:num_preemptions", "sglang:num_retracted_requests"),
     "requests_ok": ("vllm:request_success", "sglang:num_requests", "tgi:request_success"),
+    "requests_failed": ("vllm:request_error", "tgi:request_failure"),
     "drafts": ("vllm:spec_decode_num_drafts", "llamacpp:spec_decode_num_drafts"),
     "draft_tokens": ("vllm:spec_decode_num_draft_tokens", "llamacpp:spec_decode_num_draft_tokens"),
     "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens", "llamacpp:spec_decode_num_accepted_tokens"),
@@ -150,6 +153,8 @@ def parse_metrics(text: str) -> list[EngineSample]:
     for name, sample in _samples(text, _WANTED.__contains__):
         if math.isfinite(sample.value) and _counts(sample):
             labels = dict(sample.labels)
+            if labels.get("finished_reason") == "error":  # vLLM counts errors among its successes
+                name = "vllm:request_error"
             engine = labels.pop("engine", "") or labels.pop("dp_rank", "")
             _keep(engines.setdefault(engine, {}).setdefault(name, {}), labels, sample.value)
     process = engines.get("", {}).pop(_PROCESS, {})
@@ -183,7 +188,7 @@ def _name(name: str) -> str:
 def _counts(sample: Sample) -> bool:
     """False for those series of a name that are not what our field means."""
     if "request_success" in sample.name:
-        return sample.labels.get("finished_reason") not in ("abort", "error")
+        return sample.labels.get("finished_reason") != "abort"
     return "per_stage_req_latency" not in sample.name or sample.labels.get("stage") == "prefill_forward"
 
 
@@ -205,6 +210,9 @@ def _engine_sample(label: str, engine: dict[str, _Series]) -> EngineSample:
     if all(name in engine for name in _LLAMACPP_PROMPT):
         parts = (value for name in _LLAMACPP_PROMPT for _, value in engine[name].values())
         facts["prompt_tokens"] = _typed("prompt_tokens", sum(parts))
+    if (failures := engine.get("tgi:request_failure")) is not None:
+        refused = (value for labels, (_, value) in failures.items() if ("err", "overloaded") in labels)
+        facts["requests_refused"] = _typed("requests_refused", sum(refused))
     return EngineSample(engine=label, **facts)
 
 

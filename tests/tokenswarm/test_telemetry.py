@@ -37,6 +37,7 @@ VLLM = {
     "mm_hits": "vllm:mm_cache_hits_total{",
     "preemptions": "vllm:num_preemptions_total{",
     "requests_ok": 'vllm:request_success_total{engine="0",finished_reason="(?:stop|length|repetition)"',
+    "requests_failed": 'vllm:request_success_total{engine="0",finished_reason="error"',
     "drafts": "vllm:spec_decode_num_drafts_total{",
     "draft_tokens": "vllm:spec_decode_num_draft_tokens_total{",
     "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total{",
@@ -184,6 +185,8 @@ def test_tgi_names() -> None:
     sample, facts = case("C29", "metrics.txt"), expected("C29")
     assert (sample.running, sample.waiting) == (facts["running"], facts["waiting"])
     assert (sample.requests_ok, sample.generation_tokens) == (facts["success"], facts["generation_tokens"])
+    assert (sample.requests_failed, sample.requests_refused) == (facts["failures"], facts["overloaded"])
+    assert facts["requests"] == facts["success"] + facts["failures"]
     assert (sample.tpot_sum_s, sample.tpot_count) == (pytest.approx(facts["tpot_mean_s"] * 40), 40)
 
 
