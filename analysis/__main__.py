@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from analysis import audit_report, caption_report, trace_export
+from analysis import audit_report, caption_report, ceiling_report, report_files, trace_export
+from analysis import ceiling_experts as experts_report
+from analysis import compare as compare_report
 from analysis import ingest as ingest_report
 from analysis import interference as interference_report
 from analysis import prefix_cache as prefix_cache_report
@@ -69,16 +71,17 @@ def interference(options: argparse.Namespace) -> int:
     return 0
 
 
+def compare(options: argparse.Namespace) -> int:
+    """Two runs or more side by side: better, worse, or cannot tell."""
+    text, code = compare_report.report(options)
+    sys.stdout.write(text)
+    return code if options.check else 0
+
+
 def captions(options: argparse.Namespace) -> int:
     """Captioning runs side by side, with a plot."""
     named = [run for run in options.run if run]
     sys.stdout.write(caption_report.report(named or [_run_of([])], options))
-    return 0
-
-
-def ingest(options: argparse.Namespace) -> int:
-    """Logs of inference engines, by themselves or beside the levels of a run."""
-    sys.stdout.write(ingest_report.report(options))
     return 0
 
 
@@ -88,6 +91,32 @@ def audit(options: argparse.Namespace) -> int:
     text, code = audit_report.report(named, options, read_outcome)
     sys.stdout.write(text)
     return code
+
+
+def ceiling(options: argparse.Namespace) -> int:
+    """What memory bandwidth allows at each level, by a model, and how much of it a run got."""
+    sys.stdout.write(ceiling_report.report(options))
+    return 0
+
+
+def experts(options: argparse.Namespace) -> int:
+    """The share of a model's experts that one forward pass touches, by a model."""
+    sys.stdout.write(experts_report.report(options))
+    return 0
+
+
+def ingest(options: argparse.Namespace) -> int:
+    """Logs of inference engines, by themselves or beside the levels of a run."""
+    sys.stdout.write(ingest_report.report(options))
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """Everything about a run on one page that opens without a network: plots, tables, what they say, how to repeat it."""
+    named = [run for run in options.run if run] or [_run_of([])]
+    for file in report_files.write_report(named, options):
+        print(file)
+    return 0
 
 
 def export_trace(options: argparse.Namespace) -> int:
@@ -147,8 +176,12 @@ def _parser() -> argparse.ArgumentParser:
         ("prefix-cache", prefix_cache, prefix_cache_report.add_options),
         ("captions", captions, caption_report.add_options),
         ("interference", interference, interference_report.add_options),
-        ("ingest", ingest, ingest_report.add_options),
         ("audit", audit, audit_report.add_options),
+        ("compare", compare, compare_report.add_options),
+        ("ceiling", ceiling, ceiling_report.add_options),
+        ("experts", experts, experts_report.add_options),
+        ("ingest", ingest, ingest_report.add_options),
+        ("report", report, report_files.add_options),
         ("export-trace", export_trace, trace_export.add_options),
     ):
         options = commands.add_parser(name, help=command.__doc__, description=command.__doc__)

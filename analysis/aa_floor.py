@@ -7,15 +7,18 @@ with each other in turns, else from the first and the second half of one run.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 
-from analysis.compared_figure import ComparedFigure, estimate_of
+from analysis.compared_figure import ComparedFigure, estimate_of, half_of
 from analysis.compared_run import ComparedRun, Key
 from analysis.effect import Unit, effect_of_many
 from analysis.estimate import Estimate
 
 
-def floor_of(figure: ComparedFigure, key: Key, sides: Sequence[Sequence[ComparedRun]], repeated: Sequence[ComparedRun]) -> float | None:
+def floor_of(
+    figure: ComparedFigure, key: Key, sides: Sequence[Sequence[ComparedRun]], repeated: Sequence[ComparedRun]
+) -> float | None:
     """As a share of the figure; ``None`` where nothing was repeated."""
     if repeated:
         return _largest([_between(one, other) for one, other in combinations(_known(figure, key, repeated), 2)])
@@ -35,9 +38,9 @@ def _within(figure: ComparedFigure, key: Key, side: Sequence[ComparedRun]) -> fl
     halves = halves_of(figure, key, side, 0)
     if len(side) == 1:
         return _between(halves[0].estimate, halves[1].estimate) if len(halves) == 2 else None
-    if len(halves) != 2 * len(side) or len(halves) < 4:
+    if len(halves) != 2 * len(side) or len(side) < 4:
         return None
-    in_turns = [Unit(unit.estimate, int(i % 4 in (1, 2)), unit.moment_s) for i, unit in enumerate(halves)]
+    in_turns = [replace(unit, side=int(i // 2 % 4 in (1, 2))) for i, unit in enumerate(halves)]
     return abs(effect_of_many(in_turns, []).ratio - 1.0)
 
 
@@ -47,9 +50,9 @@ def halves_of(figure: ComparedFigure, key: Key, side: Sequence[ComparedRun], num
     for one in side:
         moment_s = one.moment_s(key)
         for part in (0, 1):
-            found = estimate_of(figure, one, key, part=part)
+            found = half_of(figure, one, key, part)
             if found is not None:
-                units.append(Unit(found, number, moment_s))
+                units.append(Unit(found, number, moment_s, part))
     return units
 
 

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 
-from analysis import window as windows
 from analysis.columns import FURTHER, PUBLISHED
-from analysis.compared_run import ComparedRun, Key
+from analysis.compared_run import ComparedRun, Key, Sample
 from analysis.estimate import Estimate, group_count, mean_estimate, quantile_estimate, rate_estimate
 from analysis.figures import QUANTILES, Figure, Values
 from analysis.levels import LevelRow
 from tokenswarm.metrics import METRICS
-from tokenswarm.records import Phase
 
 # Below these, in seconds, a change of a latency is not worth the name, nor below this share of any figure.
 LEAST_S, LEAST_SHARE = {"ttft": 0.001, "tpot": 0.0001, "e2e": 0.001}, 0.005
@@ -75,25 +72,37 @@ def figures_of(row: LevelRow, *, several_classes: bool) -> tuple[ComparedFigure,
 
 def group_count_of(one: ComparedRun, key: Key) -> int:
     """Groups into which the requests of a level can be taken; 0 where they are too few or not known."""
-    rows = one.requests_of(key)
-    return 0 if rows is None else group_count(len(_good(rows)), _wave(one.levels[key]))
+    sample = one.sample(key)
+    return 0 if sample is None else group_count(len(sample.sent_s), _wave(one.levels[key]))
 
 
-def estimate_of(
-    figure: ComparedFigure, one: ComparedRun, key: Key, groups: int = 0, part: int | None = None
-) -> Estimate | None:
-    """``part``: 0 or 1 for the first or second half of the requests; ``None`` for all, whose value is then that of the
-    table. ``None`` where the figure is unknown, or no number above 0."""
-    told, rows = one.levels[key].figure(figure.name), one.requests_of(key)
+def estimate_of(figure: ComparedFigure, one: ComparedRun, key: Key, groups: int = 0) -> Estimate | None:
+    """Its value is that of the table. ``None`` where the figure is unknown, or no number above 0."""
+    told, sample = one.levels[key].figure(figure.name), one.sample(key)
     if told.value is None or not 0 < told.value < math.inf:
         return None
-    if rows is None:
-        return None if part is not None else _of_summary(told)
-    good = _good(rows)
+    if sample is None:
+        return _of_summary(told)
     if figure.statistic == "rate":
-        return _rate(rows, good, told.value, groups, part)
-    values = good[figure.metric].dropna().to_numpy(dtype="float64")
-    values = values if part is None else np.array_split(values, 2)[part]
+        return rate_estimate(told.value, _slices(sample.sent_s, sample, groups), len(sample.sent_s))
+    return _of_values(figure, sample.known(figure.metric), groups)
+
+
+def half_of(figure: ComparedFigure, one: ComparedRun, key: Key, part: int) -> Estimate | None:
+    """The value in the first (0) or second half (1) of the requests after the first wave, which begins all at once;
+    ``None`` where only summaries are known."""
+    sample = one.sample(key)
+    if sample is None:
+        return None
+    wave = _wave(one.levels[key])
+    first = wave if len(sample.sent_s) >= 3 * wave else 0
+    if figure.statistic == "rate":
+        rates = _slices(sample.sent_s[first:], sample, 2)
+        return Estimate(float(rates[part]), len(sample.sent_s) // 2) if len(rates) and rates.min() > 0 else None
+    return _of_values(figure, np.array_split(sample.known(figure.metric)[first:], 2)[part], 0)
+
+
+def _of_values(figure: ComparedFigure, values: Values, groups: int) -> Estimate | None:
     if figure.statistic == "mean":
         return mean_estimate(values, groups)
     return quantile_estimate(values, QUANTILES[figure.statistic], groups)
@@ -104,26 +113,13 @@ def _wave(row: LevelRow) -> int:
     return row.concurrency or math.ceil(row.figure("in_flight_mean").value or 1.0)
 
 
-def _good(rows: pd.DataFrame) -> pd.DataFrame:
-    """The measured requests that succeeded, in the order in which they were sent."""
-    return rows[rows["phase"].eq(Phase.MEASURED) & rows["error_kind"].isna()].sort_values("sent_s")
-
-
-def _rate(rows: pd.DataFrame, good: pd.DataFrame, value: float, groups: int, part: int | None) -> Estimate | None:
-    """Slices reach from the first send to the last: after that users find no more work, and the rate falls."""
-    start, end = float(good["sent_s"].min()), float(good["sent_s"].max())
-    if math.isnan(start) or end <= start:
-        return Estimate(value, len(good)) if part is None else None
-    if part is None:
-        return rate_estimate(value, _arrived(rows, start, end, groups), len(good))
-    half = float(_arrived(rows, start, end, 2)[part])
-    return Estimate(half, len(good) // 2) if half > 0 else None
-
-
-def _arrived(rows: pd.DataFrame, start_s: float, end_s: float, count: int) -> Values:
-    """Tokens a second in equal slices of a time."""
-    edges = np.linspace(start_s, end_s, count + 1)
-    return np.diff(windows.Arrivals.of(rows).until(edges)) / ((end_s - start_s) / max(1, count))
+def _slices(sent_s: Values, sample: Sample, count: int) -> Values:
+    """Tokens a second in equal slices of the time from the first to the last send: after that users find no more work,
+    and the rate falls."""
+    if not count or not len(sent_s) or sent_s[-1] <= sent_s[0]:
+        return np.zeros(0)
+    edges = np.linspace(sent_s[0], sent_s[-1], count + 1)
+    return np.asarray(np.diff(sample.arrivals.until(edges)) * count / (edges[-1] - edges[0]), dtype=np.float64)
 
 
 def _of_summary(told: Figure) -> Estimate:

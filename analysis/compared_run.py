@@ -4,20 +4,50 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from analysis.csv_file import header_of
+from analysis.figures import Values
 from analysis.levels import LevelRow, levels_of
 from analysis.outcome import Outcome
 from analysis.published_table import is_published, read_published
-from analysis.csv_file import header_of
 from analysis.run_folder import Run, read_run, run_of_requests
 from analysis.source import outcome_of_run, read_outcome
-from tokenswarm.errors import InputError, RunFolderError
+from analysis.window import Arrivals
+from tokenswarm.errors import ErrorKind, InputError, RunFolderError
+from tokenswarm.metrics import METRICS
+from tokenswarm.records import Phase
 
 PART = "#"  # FILE#CONFIGURATION or FILE#TABLE/CONFIGURATION, of a published table
 Key = tuple[str, str | None]  # name of the level; its class, None for all together
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Requests of a level. ``metrics``: of the measured ones that succeeded, blanks as NaN, in the order in which they
+    were sent at ``sent_s``; ``failed``: 1 or 0 for each measured one that came to an end, in that order too."""
+
+    metrics: dict[str, Values]
+    sent_s: Values
+    failed: Values
+    arrivals: Arrivals  # tokens of all phases
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> Sample:
+        measured = rows[rows["phase"] == Phase.MEASURED].sort_values("sent_s")
+        failed = measured["error_kind"].notna().to_numpy()
+        ended = (measured["error_kind"].astype("object") != ErrorKind.CANCELLED).to_numpy()
+        metrics = {name: measured[name].to_numpy(dtype="float64")[~failed] for name in METRICS}
+        sent_s = measured["sent_s"].to_numpy(dtype="float64")[~failed]
+        return cls(metrics, sent_s, failed[ended].astype("float64"), Arrivals.of(rows))
+
+    def known(self, metric: str) -> Values:
+        values = self.metrics[metric]
+        return values[~np.isnan(values)]
 
 
 @dataclass(frozen=True)
@@ -29,7 +59,9 @@ class ComparedRun:
     run: Run | None = None
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)  # of each level by its name, all phases
 
-    @property
+    _samples: dict[Key, Sample | None] = field(default_factory=dict)
+
+    @cached_property
     def levels(self) -> dict[Key, LevelRow]:
         """Each class of each level; all together where classes are not told, or there are several of them."""
         outcome = self.outcome
@@ -42,17 +74,20 @@ class ComparedRun:
         """All classes of a level together."""
         return next((row for row in self.outcome.levels if row.name == name), None)
 
-    def requests_of(self, key: Key) -> pd.DataFrame | None:
-        """All phases of one class of one level; ``None`` where only summaries are known."""
-        rows = self.rows.get(key[0])
-        return rows if rows is None or key[1] is None else rows[rows["traffic"] == key[1]]
+    def sample(self, key: Key) -> Sample | None:
+        """The requests of one class of one level; ``None`` where only summaries are known."""
+        if key not in self._samples:
+            rows = self.rows.get(key[0])
+            if rows is not None and key[1] is not None:
+                rows = rows[rows["traffic"] == key[1]]
+            self._samples[key] = None if rows is None else Sample.of(rows)
+        return self._samples[key]
 
     def moment_s(self, key: Key) -> float | None:
         """When the level was measured, unix time; ``None`` where no clock tells."""
         if self.run is None or self.run.unix_minus_master_s is None:
             return self._created_s()
-        rows = self.rows[key[0]]
-        return float(rows["sent_s"].mean()) + self.run.unix_minus_master_s
+        return float(self.rows[key[0]]["sent_s"].mean()) + self.run.unix_minus_master_s
 
     def _created_s(self) -> float | None:
         created = self.outcome.facts.get("created")
@@ -100,7 +135,9 @@ def _published_part(file: str, wanted: str) -> ComparedRun:
     parts = read_published(file)
     names = {f"{one.facts['table']}/{one.facts['configuration']}".strip("/"): one for one in parts}
     found = [
-        one for name, one in names.items() if wanted in (name, one.facts["configuration"]) or (not wanted and len(parts) == 1)
+        one
+        for name, one in names.items()
+        if wanted in (name, one.facts["configuration"]) or (not wanted and len(parts) == 1)
     ]
     if len(found) == 1:
         return ComparedRun(f"{file}{PART}{wanted}" if wanted else file, found[0])

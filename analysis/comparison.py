@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -16,6 +17,7 @@ from analysis.fingerprint import Difference
 from analysis.levels import LevelRow
 from analysis.objectives import DEFAULT_FAILED_LIMIT, level_doubts
 
+SOUGHT_SHARE = 0.05  # the change for which a sample size is recommended
 ALIKE_SHARE = 0.05  # by which mean lengths of two runs may differ
 
 
@@ -29,8 +31,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Cell:
-    """One figure of one class of one level. ``floor`` and ``detectable`` are shares of the base; ``chance`` is the p-value
-    of the cell alone, ``corrected`` among all cells. ``better`` says in which direction the figure is better."""
+    """One figure of one class of one level. ``floor`` and ``detectable`` are shares of the base; ``corrected`` is the
+    p-value among all cells. ``better`` says in which direction the figure is better."""
 
     key: Key
     figure: str
@@ -41,6 +43,7 @@ class Cell:
     least: float = 0.0
     corrected: float | None = None
     detectable: float | None = None
+    needed: int | None = None  # requests a run for a change of ``SOUGHT_SHARE`` to be found
     verdict: Verdict = Verdict.UNKNOWN
     reason: str = ""
 
@@ -107,14 +110,19 @@ def comparisons(
     corrected = iter(holm.adjusted(tested))
 
     def judged(pair: LevelPair) -> LevelPair:
-        cells = [_corrected(cell, None if cell.effect.chance is None else next(corrected), len(tested)) for cell in pair.cells]
-        return replace(pair, cells=tuple(_judged(cell, pair) for cell in cells))
+        cells = [
+            replace(cell, corrected=None if cell.effect.chance is None else next(corrected)) for cell in pair.cells
+        ]
+        return replace(pair, cells=tuple(_judged(_planned(cell, pair, len(tested)), pair) for cell in cells))
 
     return [replace(one, pairs=[judged(pair) for pair in one.pairs]) for one in found]
 
 
-def _corrected(cell: Cell, corrected: float | None, tested: int) -> Cell:
-    return replace(cell, corrected=corrected, detectable=cell.effect.detectable(tested))
+def _planned(cell: Cell, pair: LevelPair, tested: int) -> Cell:
+    """With what could be found, and what it takes to find more."""
+    larger = None if isinstance(cell.effect, FailureEffect) else cell.effect.runs_larger(SOUGHT_SHARE, tested)
+    needed = None if larger is None else math.ceil(larger * min(row.ok for row in pair.rows))
+    return replace(cell, detectable=cell.effect.detectable(tested), needed=needed)
 
 
 def _judged(cell: Cell, pair: LevelPair) -> Cell:
@@ -182,7 +190,10 @@ def _those_with(key: Key, runs: Sequence[ComparedRun]) -> str:
 
 
 def _differences(
-    base: Sequence[ComparedRun], candidate: Sequence[ComparedRun], repeated: Sequence[ComparedRun], allowed: Sequence[str]
+    base: Sequence[ComparedRun],
+    candidate: Sequence[ComparedRun],
+    repeated: Sequence[ComparedRun],
+    allowed: Sequence[str],
 ) -> list[Difference]:
     """Between the first run of the base and every other; within a side not even a model may differ."""
     found: dict[str, Difference] = {}
@@ -190,9 +201,9 @@ def _differences(
         found |= {str(difference): difference for difference in fingerprint.differences(base[0], one, allowed)}
     for side, others in ((base[0], (*base[1:], *repeated)), (candidate[0], candidate[1:])):
         for other in others:
-            for one in fingerprint.differences(side, other, allowed):
-                strict = one.name in ("model", "preset") and one.name not in allowed
-                found.setdefault(str(one), replace(one, allowed=one.allowed and not strict))
+            for difference in fingerprint.differences(side, other, allowed):
+                strict = difference.name in ("model", "preset") and difference.name not in allowed
+                found.setdefault(str(difference), replace(difference, allowed=difference.allowed and not strict))
     return list(found.values())
 
 
@@ -246,7 +257,9 @@ def _effect(
     if len(units) == 2:
         effect = effect_of_two(units[0].estimate, units[1].estimate)
     else:
-        halves = [unit for number, side in enumerate((base, candidate)) for unit in halves_of(figure, key, side, number)]
+        halves = [
+            unit for number, side in enumerate((base, candidate)) for unit in halves_of(figure, key, side, number)
+        ]
         effect = effect_of_many(units, halves if len(halves) == 2 * len(units) else [])
     return effect if effect.error is not None else replace(effect, unsure=_why_unsure((*base, *candidate)))
 

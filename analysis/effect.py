@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis import student
-from analysis.estimate import Estimate, variance_of
+from analysis.estimate import Estimate, spread_of
 
 POWER = 0.90  # with which a detectable effect is found
 SIGNIFICANCE = 0.05
+_FREEDOM = 12.0  # degrees of freedom that a sample has once it is large enough to find a small change
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,13 @@ class Effect:
             return None
         return math.expm1(min(700.0, self.error * sureness(self.freedom, cells)))
 
+    def runs_larger(self, share: float, cells: int) -> float | None:
+        """How many times as many requests find a change by ``share`` with ``POWER`` among so many cells: the error falls
+        with their root."""
+        if self.error is None:
+            return None
+        return (self.error * sureness(max(self.freedom, _FREEDOM), cells) / math.log1p(share)) ** 2
+
 
 def sureness(freedom: float, cells: int) -> float:
     """Standard errors that a true effect must have for it to be found with ``POWER`` in the first step of the
@@ -67,24 +75,24 @@ def sureness(freedom: float, cells: int) -> float:
 
 @dataclass(frozen=True)
 class Unit:
-    """One run, or half of one: its figure, its side (0 base, 1 candidate) and when it was measured."""
+    """One run, or half of one: its figure, its side (0 base, 1 candidate), when it was measured, and which half."""
 
     estimate: Estimate
     side: int
     moment_s: float | None
+    half: int = 0
 
 
 def effect_of_two(base: Estimate, candidate: Estimate) -> Effect:
-    """One run a side. Groups at the same place of both are taken together, else the runs count as independent."""
+    """One run a side: groups at the same place of both are taken together. Of summaries their intervals are taken."""
     log_ratio = math.log(candidate.value / base.value)
-    if base.error is None or candidate.error is None:
-        return Effect(base.value, candidate.value, log_ratio)
+    if base.error is not None and candidate.error is not None:
+        return Effect(base.value, candidate.value, log_ratio, math.hypot(base.error, candidate.error))
     ours, theirs = base.parts, candidate.parts
-    if ours is not None and theirs is not None and len(ours) == len(theirs):
-        error = math.sqrt(variance_of(theirs - ours))
-        return Effect(base.value, candidate.value, log_ratio, error, len(ours) - 1)
-    error = math.hypot(base.error, candidate.error)
-    return Effect(base.value, candidate.value, log_ratio, error, min(base.freedom, candidate.freedom))
+    spread = None if ours is None or theirs is None or len(ours) != len(theirs) else spread_of(theirs - ours)
+    if spread is None:
+        return Effect(base.value, candidate.value, log_ratio)
+    return Effect(base.value, candidate.value, log_ratio, math.sqrt(spread.variance), spread.freedom)
 
 
 def effect_of_many(runs: Sequence[Unit], halves: Sequence[Unit]) -> Effect:
@@ -104,12 +112,13 @@ def effect_of_many(runs: Sequence[Unit], halves: Sequence[Unit]) -> Effect:
 
 
 def _fitted(units: Sequence[Unit]) -> tuple[float, float | None, float] | None:
-    """Effect, its error and degrees of freedom by least squares, with a straight drift where times are known; ``None``
-    where the order of the sides leaves effect and drift apart from each other impossible to tell."""
+    """Effect, its error and degrees of freedom by least squares, beside what all second halves have in common and, where
+    times are known, a straight drift; ``None`` where the order of the sides does not tell effect and drift apart."""
     logs = np.array([math.log(unit.estimate.value) for unit in units])
     sides = np.array([unit.side for unit in units], dtype=np.float64)
     moments = [unit.moment_s for unit in units if unit.moment_s is not None]
-    columns = [np.ones(len(units)), sides]
+    halves = np.array([unit.half for unit in units], dtype=np.float64)
+    columns = [np.ones(len(units)), sides, *([halves] if halves.any() else [])]
     if len(moments) == len(units) > 3 and max(moments) > min(moments):
         times = np.array(moments) - float(np.mean(moments))
         columns.append(times / float(np.abs(times).max()))

@@ -6,14 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from analysis import student
 from analysis.compared_run import ComparedRun, Key
 from analysis.effect import SIGNIFICANCE, sureness
-from analysis.estimate import share_variance
-from tokenswarm.errors import ErrorKind
-from tokenswarm.records import Phase
+from analysis.estimate import share_spread
 
 
 @dataclass(frozen=True)
@@ -84,15 +80,13 @@ def _bursts(key: Key, side: Sequence[ComparedRun]) -> float | None:
     """By how much the variance of the share is larger than with independent failures, at least 1."""
     largest = 1.0
     for one in side:
-        rows = one.requests_of(key)
-        if rows is None:
+        sample = one.sample(key)
+        if sample is None:
             return None
-        ended = rows[rows["phase"].eq(Phase.MEASURED) & rows["error_kind"].ne(ErrorKind.CANCELLED)].sort_values("sent_s")
-        failed = ended["error_kind"].notna().to_numpy(dtype="float64")
-        share = float(np.mean(failed)) if len(failed) else 0.0
-        variance = share_variance(failed, one.levels[key].concurrency or 1)
-        if variance is None:
+        spread = share_spread(sample.failed, one.levels[key].concurrency or 1)
+        if spread is None:
             return None
+        n, share = len(sample.failed), float(sample.failed.mean())
         if 0 < share < 1:
-            largest = max(largest, variance * len(failed) / (share * (1 - share)))
+            largest = max(largest, spread.variance * n / (share * (1 - share)))
     return largest

@@ -1,8 +1,9 @@
-"""Student's t for any degrees of freedom: its two-sided tail and its quantile, both from the incomplete beta function."""
+"""Student's t for any degrees of freedom: its two-sided tail and its quantile, from the incomplete beta function."""
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 _TINY, _CLOSE = 1e-300, 1e-13
 
@@ -15,6 +16,7 @@ def tail(t: float, freedom: float) -> float:
     return 1.0 if t == 0.0 else _beta_share(freedom / 2.0, 0.5, freedom / (freedom + t * t))
 
 
+@lru_cache(maxsize=4096)
 def quantile(share: float, freedom: float) -> float:
     """The value that is exceeded with probability ``1 - share``, for shares from 0.5 on."""
     wanted, low, high = 2.0 * (1.0 - share), 0.0, 1.0
