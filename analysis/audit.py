@@ -15,11 +15,10 @@ from analysis.audit_counts import (
     tokens_and_time,
 )
 from analysis.audit_identities import end_to_end, littles_law, request_rate, throughput_against_tpot
-from analysis.audit_lengths import early_stops, inert_cache, lengths_as_asked
+from analysis.audit_lengths import answers_as_asked, early_stops, inert_cache, prompts_as_asked
 from analysis.audit_quoted import Quote, derived_values, inert_caches
 from analysis.audit_repeats import quoted_twice, two_figures
 from analysis.audit_set import FigureSet, figure_sets
-from analysis.levels import LevelRow
 from analysis.outcome import Note, Outcome
 from analysis.published_table import SOURCE as PUBLISHED
 
@@ -34,11 +33,12 @@ RULES: tuple[Callable[[FigureSet], list[Concern]], ...] = (
     throughput_against_tpot,
     request_rate,
     end_to_end,
-    lengths_as_asked,
+    answers_as_asked,
     early_stops,
     inert_cache,
     small_samples,
 )
+_OWN = ("run folder", "requests.csv")  # sources whose single requests were looked at
 # What a table of our own says in another place: marks, notes on early stops.
 _TOLD_ELSEWHERE = (Kind.SMALL, Kind.EARLY)
 
@@ -53,10 +53,12 @@ class Audit:
     sources: list[str] = field(default_factory=list)
 
 
-def audit_rows(rows: Sequence[LevelRow], *, published: bool) -> tuple[list[Concern], list[FigureSet]]:
+def audit_rows(outcome: Outcome) -> tuple[list[Concern], list[FigureSet]]:
     """All rules on the rows of one source."""
-    sets = figure_sets(rows, published=published)
-    concerns = [concern for one in sets for rule in RULES for concern in rule(one)]
+    published = outcome.source == PUBLISHED
+    rules = RULES if outcome.source in _OWN else (*RULES, prompts_as_asked)
+    sets = figure_sets(outcome.levels, published=published)
+    concerns = [concern for one in sets for rule in rules for concern in rule(one)]
     return (two_figures(sets) if published else []) + concerns, sets
 
 
@@ -67,7 +69,7 @@ def audit_quotes(quotes: Sequence[Quote], sets: Sequence[FigureSet]) -> list[Con
 
 def concerns_of(outcome: Outcome) -> list[Concern]:
     """Of one outcome: those of its rows and those that were found in its requests."""
-    concerns, _ = audit_rows(outcome.levels, published=outcome.source == PUBLISHED)
+    concerns, _ = audit_rows(outcome)
     return concerns + outcome.concerns
 
 
@@ -82,7 +84,7 @@ def audit_of(outcomes: Sequence[Outcome], quotes: Sequence[Quote]) -> Audit:
     audit = Audit(quotes=len(quotes))
     sets: list[FigureSet] = []
     for outcome in outcomes:
-        concerns, its_sets = audit_rows(outcome.levels, published=outcome.source == PUBLISHED)
+        concerns, its_sets = audit_rows(outcome)
         audit.concerns += concerns + outcome.concerns
         audit.rows += len(outcome.levels)
         audit.sources.append(outcome.path)

@@ -14,6 +14,8 @@ from analysis.audit_span import Span, exact
 UNEQUAL = 0.05
 # Users of a level in place of the requests that were in flight: the load falls at the end of a drained level.
 DRAIN = 0.05
+# Tokens of other requests than the measured ones (with tail: fill) may come so much faster or slower.
+FILL = 0.25
 # Both sides count the same things.
 SAME = 0.01
 LONG_TAIL = 5.0  # p95 / p50 of TTFT from which a stall or a queue is the first thing to look for
@@ -28,9 +30,9 @@ def throughput_against_tpot(one: FigureSet) -> list[Concern]:
     if rate is None or streams is None or decode is None or rate.value <= 0 or not _of_the_same(one):
         return []
     users, allowance = streams
-    implied = users * _tokens(one) / (_ttft(one) + decode + _think(one, allowance))
+    implied = users * _tokens(one) / (_ttft(one) + decode + _think(one))
     slow = rate.below(implied, UNEQUAL + allowance) and not _unsuccessful(one)
-    if not slow and not implied.below(rate, UNEQUAL):
+    if not slow and not implied.below(rate, UNEQUAL + _upward(one, allowance)):
         return []
     share = rate.value / implied.value - 1.0
     basis = "means" if one.central("tpot") is None or one.span("tpot_mean_s") else "medians"
@@ -55,8 +57,8 @@ def littles_law(one: FigureSet) -> list[Concern]:
     if e2e is None or rate is None or streams is None or rate.value <= 0 or not _of_the_same(one):
         return []
     in_flight, allowance = streams
-    told = rate * (e2e[0] + _think(one, allowance))
-    many = in_flight.below(told, UNEQUAL)
+    told = rate * (e2e[0] + _think(one))
+    many = in_flight.below(told, UNEQUAL + _upward(one, allowance))
     few = told.below(in_flight, UNEQUAL + allowance) and not _unsuccessful(one)
     if not many and not few:
         return []
@@ -107,16 +109,23 @@ def end_to_end(one: FigureSet) -> list[Concern]:
 
 
 def _streams(one: FigureSet) -> tuple[Span, float] | None:
-    """Requests in flight as measured, else the users of the level, and how far the load may have been below them."""
+    """Requests in flight as measured, else the users of the level, and by which share either may be off."""
     if (measured := one.span("in_flight_mean")) is not None and measured.value > 0:
-        return measured, 0.0
+        tokens, window = one.value("tokens"), one.value("window_tokens")
+        return measured, FILL * (1.0 - tokens / window) if tokens and window and tokens < window else 0.0
     users = one.row.concurrency
     return (exact(users), DRAIN) if users and not one.row.by_clock else None
 
 
-def _think(one: FigureSet, allowance: float) -> Span:
+def _upward(one: FigureSet, allowance: float) -> float:
+    """Users bound the requests in flight from above."""
+    return allowance if one.span("in_flight_mean") is not None else 0.0
+
+
+def _think(one: FigureSet) -> Span:
     """Think or tool time before a request; in the cycle of a user, not in that of a request in flight."""
-    return (one.span("pause_mean_s") or exact(0.0)) if allowance else exact(0.0)
+    measured = one.span("in_flight_mean") is not None
+    return (one.span("pause_mean_s") or exact(0.0)) if not measured else exact(0.0)
 
 
 def _rate(one: FigureSet) -> Span | None:

@@ -22,26 +22,44 @@ BIAS_P = 0.001
 LEAST_FAILED = 5  # fewer failures can hardly be told from chance
 
 
-def lengths_as_asked(one: FigureSet) -> list[Concern]:
-    """Means of the lengths asked for and received. Answers may be shorter than a limit: only early stops tell of those
-    that had to be as long as asked."""
+def answers_as_asked(one: FigureSet) -> list[Concern]:
+    """Answers may be shorter than a limit: only early stops tell of those that had to be as long as asked."""
+    got, asked = one.span("output_tokens_mean"), one.span("asked_output_tokens_mean")
+    if got is None or asked is None or not asked.below(got, LENGTH):
+        return []
+    return [_lengths(one.names, "answers", got.value, asked.value)]
+
+
+def prompts_as_asked(one: FigureSet) -> list[Concern]:
+    """Of a table whose requests cannot be seen, so that all of them count as first ones."""
+    got, asked = one.span("prompt_tokens_mean"), one.span("asked_input_tokens_mean")
+    if got is None or asked is None or _near(got.value, asked.value):
+        return []
+    return [_lengths(one.names, "prompts", got.value, asked.value)]
+
+
+def prompt_lengths(requests: pd.DataFrame, rows: list[LevelRow]) -> list[Concern]:
+    """Means of a level, over successes; what the session had sent and received before was asked for too."""
+    good = requests[(requests["phase"] == Phase.MEASURED) & requests["error_kind"].isna()]
+    by_level = {row.level: row for row in rows}
     found = []
-    for what, got_name, asked_name, room in (
-        ("prompt", "prompt_tokens_mean", "asked_input_tokens_mean", TEMPLATE_TOKENS),
-        ("answer", "output_tokens_mean", "asked_output_tokens_mean", 0),
-    ):
-        got, asked = one.span(got_name), one.span(asked_name)
-        if got is None or asked is None:
-            continue
-        longer = got.low > asked.high * (1.0 + LENGTH) + room
-        shorter = what == "prompt" and got.below(asked, LENGTH)
-        if not longer and not shorter:
-            continue
-        text = f"{what}s have {got.value:.1f} tokens on average, {asked.value:.1f} were asked for"
-        cause = "another tokenizer than the server's, a limit that the server does not know, or prompts that were cut"
-        step = "count with the server's tokenizer; name the lengths that were there with every figure"
-        found.append(Concern(Kind.LENGTHS, one.names, text, cause, step, got.value, asked.value, "tokens"))
+    for level, of_level in levels_of(good.dropna(subset=["prompt_tokens", "asked_input_tokens"])):
+        got = float(of_level["prompt_tokens"].mean())
+        asked = float((of_level["asked_input_tokens"] + of_level["history_tokens"].fillna(0.0)).mean())
+        if level in by_level and not _near(got, asked):
+            found.append(_lengths((name_of(by_level[level]),), "prompts", got, asked))
     return found
+
+
+def _near(got: float, asked: float) -> bool:
+    return (1.0 - LENGTH) * asked <= got <= (1.0 + LENGTH) * asked + TEMPLATE_TOKENS
+
+
+def _lengths(rows: tuple[str, ...], what: str, got: float, asked: float) -> Concern:
+    text = f"{what} have {got:.1f} tokens on average, {asked:.1f} were asked for"
+    cause = "another tokenizer than the server's, a limit that the server does not know, or prompts that were cut"
+    step = "count with the server's tokenizer; name the lengths that were there with every figure"
+    return Concern(Kind.LENGTHS, rows, text, cause, step, got, asked, "tokens")
 
 
 def early_stops(one: FigureSet) -> list[Concern]:

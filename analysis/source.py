@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analysis.arrival_block import arrival_notes
 from analysis.audit import audit_notes
-from analysis.audit_lengths import success_bias
+from analysis.audit_lengths import prompt_lengths, success_bias
 from analysis.cache_block import cache_notes
 from analysis.cold_start import cold_start_of, warmup_rows
 from analysis.csv_file import header_of
@@ -128,7 +128,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         notes=notes_of(run, rows, failures_infinite=failures_infinite),
         doubts=_doubts(run, len(measured), unrun_levels(run, rows)),
     )
-    outcome.concerns = success_bias(run.requests, rows)
+    outcome.concerns = success_bias(run.requests, rows) + prompt_lengths(run.requests, rows)
     outcome.notes[:0] = epoch_notes(run, rows) + loss_notes(run) + arrival_notes(rows)
     outcome.notes += cache_notes(outcome)
     return outcome
