@@ -31,6 +31,7 @@ from analysis.run_folder import Run
 from tokenswarm.records import Phase
 
 MOST_UNTOLD = 0.05  # share of the answers that may lack cached_tokens: some servers leave out a count of 0
+_COLUMNS = ["level", "traffic", "phase", "error_kind", "prompt_tokens", "cached_tokens"]
 SAME_TOKENS = 64  # by so much the server's count of prompt tokens may differ from ours in any case
 
 
@@ -39,7 +40,7 @@ class CacheJudge:
 
     def __init__(self, run: Run, eligible: pd.DataFrame) -> None:
         self._run = run
-        self._rows = run.requests.join(eligible)
+        self._rows = run.requests[_COLUMNS].join(eligible)
         self._recorded = {name for name, item in run.traffic_classes.items() if _is_recorded(item)}
 
     def level(

@@ -11,7 +11,7 @@ of t are made, and the larger counts:
   1992). It sees queues, whose longest waits come together and fade slowly.
 
 Neither counts unless neighbours correlate by more than chance would explain, so that independent values keep their
-interval. Never more than there are values.
+interval. Never more than there are values. Of very many values a few long stretches are looked at, spread evenly.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ FEWEST = 8  # values that can tell a correlation from chance
 _RANKS_Z = 1.645  # one-sided 5 %: costs independent values little, for the AR(1) estimate follows the correlation
 _VALUES_Z = 3.09  # one-sided 0.1 %: a sum over many lags is large at once
 _HIGHEST = 0.98  # correlation of neighbours beyond which no series can be told from a drift
+_STRETCHES, _STRETCH = 4, 8192
 _FIRST_LAGS = 32  # looked at one by one, before all are
 _NORMAL = NormalDist()
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
@@ -37,8 +38,8 @@ class EffectiveSample:
     """``values`` in the order in which they were served; infinite ones are late beyond measure."""
 
     def __init__(self, values: Values) -> None:
-        self._values = values
         self.n = len(values)
+        self._values = _stretches(values)
 
     def for_quantile(self, q: float, value: float) -> float:
         """Independent values that would fix the ``q`` quantile, ``value``, as well; at least 1."""
@@ -68,9 +69,17 @@ class EffectiveSample:
         """Correlation of neighbours' normal scores, by way of their ranks (Pearson's 2 sin(pi r / 6)); ``None`` where
         it may be chance."""
         correlation = _of_neighbours(_ranks(self._values))
-        if correlation <= _RANKS_Z / math.sqrt(self.n):
+        if correlation <= _RANKS_Z / math.sqrt(len(self._values)):
             return None
         return min(_HIGHEST, 2.0 * math.sin(math.pi / 6.0 * correlation))
+
+
+def _stretches(values: Values) -> Values:
+    """All values, or of very many some stretches one after the other; a few wrong neighbours change nothing."""
+    if len(values) <= _STRETCHES * _STRETCH:
+        return values
+    starts = np.linspace(0, len(values) - _STRETCH, _STRETCHES).astype(int)
+    return np.concatenate([values[start : start + _STRETCH] for start in starts])
 
 
 def _ranks(values: Values) -> Values:
@@ -82,8 +91,13 @@ def _ranks(values: Values) -> Values:
 
 def _of_neighbours(values: Values) -> float:
     rest = values - values.mean()
-    power = float(rest @ rest)
-    return float(rest[1:] @ rest[:-1]) / power if power > 0 else 0.0
+    power = _dot(rest, rest)
+    return _dot(rest[1:], rest[:-1]) / power if power > 0 else 0.0
+
+
+def _dot(one: Values, other: Values) -> float:
+    """Without the threads of a linear algebra library, which cost more than they save here."""
+    return float(np.einsum("i,i", one, other))
 
 
 def _time_of_indicator(correlation: float, q: float) -> float:
@@ -107,8 +121,8 @@ def _initial_monotone(values: np.ndarray) -> float:
     """Autocorrelation time; 1 where neighbours correlate no more than independent ones would by chance."""
     rest = np.asarray(values, dtype=np.float64)
     rest = rest - rest.mean()
-    n, power = len(rest), float(rest @ rest)
-    if power <= 0.0 or float(rest[1:] @ rest[:-1]) / power <= _chance(values, n):
+    n, power = len(rest), _dot(rest, rest)
+    if power <= 0.0 or _dot(rest[1:], rest[:-1]) / power <= _chance(values, n):
         return 1.0
     pairs = _positive_pairs(rest, _FIRST_LAGS) or _positive_pairs(rest, n // 2 * 2)
     time = 2.0 * float(np.minimum.accumulate(np.array(pairs) / power).sum()) - 1.0
@@ -121,7 +135,7 @@ def _positive_pairs(rest: Values, lags: int) -> list[float]:
     empty where there is none such among so many ``lags`` but not all could be looked at."""
     n = len(rest)
     if lags < n // 2 * 2:
-        powers = [float(rest[lag:] @ rest[: n - lag]) for lag in range(lags)]
+        powers = [_dot(rest[lag:], rest[: n - lag]) for lag in range(lags)]
     else:
         size = 1 << (2 * n - 1).bit_length()
         spectrum = np.fft.rfft(rest, size)

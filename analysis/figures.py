@@ -19,6 +19,7 @@ Values = npt.NDArray[np.float64]
 
 
 _NORMAL_975 = 1.959964
+_MANY = 200.0
 _FEWEST_PAIRS = 8  # below them the approximation of a ratio's interval is not worth showing
 
 
@@ -103,6 +104,12 @@ def ratio(above: float | None, below: float | None) -> float | None:
     return None if above is None or below is None or below <= 0 else above / below
 
 
+def student_975(freedom: float) -> float:
+    """97.5 % quantile of Student's t; for many degrees of freedom by the first term of its series (within 1e-4)."""
+    z = _NORMAL_975
+    return z + (z**3 + z) / (4.0 * freedom) if freedom > _MANY else student.quantile(0.975, freedom)
+
+
 def quantile_figure(ordered: Values, q: float, worth: Worth | None = None) -> Figure:
     """Quantile of values in ascending order, with its order-statistic interval or the mark that there is none.
 
@@ -131,7 +138,7 @@ def mean_figure(values: Values, worth: Worth | None = None) -> Figure:
     told = None if effective == n else effective
     if effective < 2.0:
         return Figure(mean, n=n, effective_n=told)
-    half = student.quantile(0.975, effective - 1.0) * float(values.std(ddof=1)) / math.sqrt(effective)
+    half = student_975(effective - 1.0) * float(values.std(ddof=1)) / math.sqrt(effective)
     low = max(0.0, mean - half) if float(values.min()) >= 0.0 else mean - half
     return Figure(mean, n=n, low=low, high=mean + half, effective_n=told)
 
@@ -157,5 +164,5 @@ def ratio_figure(above: Values, below: Values) -> Figure:
     if n < _FEWEST_PAIRS:
         return Figure(value, n=n)
     residuals = above - value * below
-    half = student.quantile(0.975, n - 1.0) * float(residuals.std(ddof=1)) * math.sqrt(n) / float(below.sum())
+    half = student_975(n - 1.0) * float(residuals.std(ddof=1)) * math.sqrt(n) / float(below.sum())
     return Figure(value, n=n, low=value - half, high=value + half)

@@ -13,12 +13,16 @@ from typing import Any
 import pandas as pd
 
 from analysis.figures import Figure, number, ratio
-from analysis.requests_csv import values_of
+from analysis.requests_csv import kept, values_of
 from analysis.run_folder import Run
 from analysis.window import Window
 from tokenswarm.quantiles import LogHistogram, quantile_of_sorted
 
 WHOLE_S = 0.5  # a shorter row is no second that could be the worst one
+_COLUMNS = [
+    *("phase", "worker", "user", "traffic", "error_kind", "sent_s", "first_token_s", "last_token_s", "connect_s"),
+    *("prepare_s", "send_delay_s", "lag_max_s", "reads", "merged_reads", "clock", "ttft_s", "tpot_s", "e2e_s"),
+]
 _COUNT = re.compile(r"(-?\d{1,5}):(\d{1,9})(?= |$)")
 _LARGEST_BUCKET = 2000  # 1.02 ** 2000 s; beyond it is damage
 
@@ -164,7 +168,8 @@ def _pooled_lags(texts: Iterable[Any]) -> LogHistogram:
 
 
 def _sends(rows: pd.DataFrame, *, by_clock: bool) -> Sends:
-    measured = rows[rows["phase"] == "measured"]
+    rows = rows[_COLUMNS]
+    measured = kept(rows, rows["phase"] == "measured")
     good = measured[measured["error_kind"].isna()]
     delays = values_of(send_delays(measured if by_clock else _later_ones(rows, measured)))
     gap_s = _read_gap_s(good)

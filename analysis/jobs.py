@@ -28,6 +28,10 @@ PARTS = ("model", "queue", "prefill", "decode", "tools", "client")  # of a job's
 MOST_UNTOLD = 0.05  # share of the jobs of which a server may leave out its durations
 _SERVER = {"queue": "server_queue_s", "prefill": "server_prefill_s", "decode": "server_decode_s"}
 _LATENCIES = ("ttft_s", "tpot_s", "e2e_s")
+_COLUMNS = [
+    *("level", "traffic", "phase", "session", "turn", "session_end", "sent_s", "finished_s", "pause_s", "error_kind"),
+    *(*_LATENCIES, "scheduled_ttft_s", "scheduled_e2e_s", *_SERVER.values()),
+]
 
 
 class JobState(StrEnum):
@@ -69,8 +73,8 @@ def jobs_of(run: Run) -> pd.DataFrame:
     Columns: level, traffic, phase (of the first request), state, start_s, end_s, job_s, steps, ``…_s`` for each of
     ``PARTS`` (blank where unknown), and meets (whether its class' objective holds for it; blank without limits).
     """
-    rows = run.requests[run.requests["session"].notna() & run.requests["sent_s"].notna()]
-    rows = rows.assign(session=rows["session"].astype(str)).sort_values(["turn", "sent_s"], kind="stable")
+    rows = run.requests.loc[run.requests["session"].notna() & run.requests["sent_s"].notna(), _COLUMNS]
+    rows = rows.assign(session=rows["session"].cat.codes).sort_values(["turn", "sent_s"], kind="stable")
     clocked = rows["level"].isin(clocked_levels(run)).to_numpy()
     rows["met"] = within_limits(rows, limits_by_class(run.scenario), clocked)
     rows["model_s"] = rows["finished_s"] - rows["sent_s"]
@@ -114,7 +118,8 @@ def level_jobs(jobs: pd.DataFrame, rows: pd.DataFrame, counting: Counting) -> Le
     if counting.whole_window:
         counted = jobs[jobs["state"].isin(COMPLETED) & (jobs["phase"] != Phase.WARMUP)]
     figures = _durations(completed, at_least, late) | _parts(completed) | _rates(counted, counting)
-    answers = rows[(rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna()]
+    good = (rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna()
+    answers = rows.loc[good, ["tool_calls", "malformed_calls", "divergence"]]
     return LevelJobs(
         states,
         figures,

@@ -23,7 +23,7 @@ from analysis.cache_share import CacheSource, LevelCache
 from analysis.cache_verdict import CacheJudge
 from analysis.captions import LevelCaptions, level_captions, text_tokens
 from analysis.eligible import eligible_tokens
-from analysis.figures import BLANK, Figure, Mark, Values, number, ratio
+from analysis.figures import BLANK, Figure, Mark, number, ratio
 from analysis.goodput import goodput_figures
 from analysis.health import LevelHealth, health_of
 from analysis.health_verdict import GeneratorVerdict, judge_generator
@@ -32,7 +32,6 @@ from analysis.jobs import LevelJobs, jobs_of, level_jobs
 from analysis.level_names import level_arms, level_classes, level_names
 from analysis.level_state import Basis, basis_of, state_of
 from analysis.limits import limits_by_class
-from analysis.rates import counted, rate_figure, stretch_edges
 from analysis.request_figures import (
     Served,
     cached_share,
@@ -41,13 +40,20 @@ from analysis.request_figures import (
     peak_figure,
     prompt_tokens,
     sizes,
-    steady_ttft,
 )
+from analysis.requests_csv import kept
 from analysis.run_folder import Run
+from analysis.throughput import Throughput
 from analysis.unfinished import unfinished_figures
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Phase, TokenSource
 
+# Of the requests that succeeded, what is counted and summed up here; with fewer columns all goes faster.
+_OF_SUCCESSES = [
+    *("traffic", "finish_reason", "output_tokens", "asked_output_tokens", "token_source", "first_token_s"),
+    *("last_token_s", "finished_s", "e2e_s"),
+]
+_DUE = ("session", "phase", "turn", "scheduled_s", "last_token_s", "error_kind", "session_end")  # of arrivals
 _ESTIMATES = (TokenSource.TOKENIZER.value, TokenSource.CHUNKS.value)
 
 
@@ -189,7 +195,7 @@ class _Scope:
     by_clock: bool
 
     def __post_init__(self) -> None:
-        measured = self.rows[self.rows["phase"] == Phase.MEASURED]
+        measured = self.rows.loc[self.rows["phase"] == Phase.MEASURED, ["sent_s", "finished_s", *_DUE]]
         self.window = windows.window_of(measured)
         by_clock = self.by_clock and self.level is not None
         self.scheduled = scheduled_window(self.run, self.level or 0, measured) if by_clock else None
@@ -203,13 +209,13 @@ class _Scope:
 
     def row_for(self, traffic: str | None) -> LevelRow:
         rows = self.rows if traffic is None else self.rows[self.rows["traffic"] == traffic]
-        measured = rows[rows["phase"] == Phase.MEASURED]
-        good = measured[measured["error_kind"].isna()]
+        measured = kept(rows, rows["phase"] == Phase.MEASURED)
+        good = measured.loc[measured["error_kind"].isna(), _OF_SUCCESSES]
         row = replace(self.identity, traffic=traffic, figures={})
         _count(row, measured, good, _exact_classes(self.run))
-        row.figures |= self._throughput(row, rows, good)
         served = Served.of(measured, cut_is_late=self.by_clock)
-        row.figures |= self._counted(row, served, self._edges(good))
+        if row.ok or self.window is not None:
+            row.figures |= self._rates(row, rows, good, served)
         row.figures |= latencies(served, failures_infinite=self.failures_infinite)
         row.figures |= unfinished_figures(self.run, self.level, rows, self.window) if not self.by_clock else {}
         if self.by_clock:
@@ -245,25 +251,25 @@ class _Scope:
             failures_infinite=self.failures_infinite,
         )
 
-    def _edges(self, good: pd.DataFrame) -> Values:
-        """Of the stretches by which rates are judged."""
-        window, e2e = self.window, good["e2e_s"].mean()
+    def _rates(self, row: LevelRow, rows: pd.DataFrame, good: pd.DataFrame, served: Served) -> dict[str, Figure]:
+        whole_window, window = row.basis == Basis.WINDOW, self.window
+        untold = row.ok > 0 and row.unknown_tokens == row.ok
+        throughput = Throughput(window, self.steady, good, untold=untold)
+        figures = throughput.tokens(rows, whole_window=whole_window)
         if window is None:
-            return stretch_edges(0.0, 0.0, None)
-        return stretch_edges(window.start_s, window.end_s, None if pd.isna(e2e) else float(e2e))
-
-    def _counted(self, row: LevelRow, served: Served, edges: Values) -> dict[str, Figure]:
-        """Requests a second, how many of them were good, and how many failed."""
-        ends = served.rows["finished_s"].to_numpy(dtype="float64")[served.good]
-        rate = None if self.window is None else row.ok / self.window.length_s
-        figures = {"requests_per_s": rate_figure(rate, counted(ends, edges), edges)}
-        figures["failed_share"] = served.share(~served.good)
+            return figures
+        peak = windows.best_second(
+            _of(self.run.timeline, self.level, row.traffic), window, self.run.unix_minus_master_s
+        )
+        figures["peak_tok_s"] = peak_figure(peak if row.ok else None, figures["output_tok_s"].value)
+        asked = prompt_tokens(rows, window, whole_window)
+        figures |= {
+            "prompt_tok_s": number(ratio(asked, window.length_s)),
+            "in_flight_mean": number(windows.mean_in_flight(rows, window)),
+        }
         limits = limits_by_class(self.run.scenario)
-        figures |= goodput_figures(served, limits, self.window, edges, by_clock=self.by_clock)
-        if self.steady is not None:
-            sent = served.rows["sent_s"].to_numpy(dtype="float64")
-            figures |= steady_ttft(served, self.steady.holds(sent))
-        return figures
+        goodput = goodput_figures(served, limits, window, throughput.edges, by_clock=self.by_clock)
+        return figures | throughput.requests(served) | goodput
 
     def _judge_caches(self, row: LevelRow, served: Served) -> None:
         prefix, images = self.judges
@@ -276,36 +282,6 @@ class _Scope:
             row.figures[f"{name}_share_implied"] = number(cache.implied if cache else None)
         if row.cache is not None and row.cache.source == CacheSource.USAGE:
             row.figures["cache_share"] = cached_share(served)
-
-    def _throughput(self, row: LevelRow, rows: pd.DataFrame, good: pd.DataFrame) -> dict[str, Figure]:
-        some = row.ok > 0
-        known = some and row.unknown_tokens < row.ok  # where nothing succeeded there is no throughput, not one of 0
-        tokens = float(good["output_tokens"].sum()) if known or not some else None
-        figures = {"tokens": number(tokens)}
-        window = self.window
-        if window is None:
-            return figures
-        arrived = tokens if some else None
-        counted_rows = good
-        if row.basis == Basis.WINDOW and known:
-            arrived, counted_rows = windows.tokens_arrived(rows, window), rows
-        rate = ratio(arrived, window.length_s)
-        edges = self._edges(good)
-        reached = windows.Arrivals.of(counted_rows).until(edges)
-        steady = self.steady.token_rate(rows, good["e2e_s"].mean()) if self.steady is not None and known else BLANK
-        peak = windows.best_second(
-            _of(self.run.timeline, self.level, row.traffic), window, self.run.unix_minus_master_s
-        )
-        return figures | {
-            "wall_s": number(window.length_s),
-            "window_tokens": number(arrived),
-            "output_tok_s": rate_figure(rate, reached, edges),
-            "prompt_tok_s": number(ratio(prompt_tokens(rows, window, row.basis == Basis.WINDOW), window.length_s)),
-            "steady_tok_s": steady,
-            "steady_s": number(self.steady.length_s if self.steady is not None else None),
-            "peak_tok_s": peak_figure(peak if some else None, rate),
-            "in_flight_mean": number(windows.mean_in_flight(rows, window)),
-        }
 
 
 def _identity(run: Run, level: int | None, rows: pd.DataFrame) -> LevelRow:

@@ -169,7 +169,7 @@ def _left_out(requests: pd.DataFrame) -> list[Note]:
 
 def _clock(run: Run, rows: list[LevelRow]) -> list[Note]:
     """Which clock stamped the tokens and how well it could tell them apart, with the levels where it could not."""
-    measured = run.requests[run.requests["phase"] == Phase.MEASURED]
+    measured = run.requests.loc[run.requests["phase"] == Phase.MEASURED, ["clock", "lag_max_s"]]
     kinds = sorted(str(kind) for kind in measured["clock"].dropna().unique()) or _listed(run.facts.get("clock"))
     if not kinds:
         return []

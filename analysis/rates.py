@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis import student
 from analysis.effective_sample import FEWEST, EffectiveSample
-from analysis.figures import Figure, Values, number
+from analysis.figures import Figure, Values, number, student_975
 
 MOST_STRETCHES = 30
 
@@ -40,7 +39,7 @@ def rate_figure(rate: float | None, reached: Values, edges: Values) -> Figure:
     worth = EffectiveSample(rates).for_mean()
     if worth < 2.0:
         return replace(figure, n=len(rates))
-    half = student.quantile(0.975, worth - 1.0) * float(rates.std(ddof=1)) / math.sqrt(worth)
+    half = student_975(worth - 1.0) * float(rates.std(ddof=1)) / math.sqrt(worth)
     return replace(figure, n=len(rates), low=max(0.0, figure.value - half), high=figure.value + half)
 
 

@@ -81,25 +81,30 @@ def latencies(served: Served, *, failures_infinite: bool) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     for name in LATENCIES:
         known = served.successes(f"{name}_s")
-        over_successes = _quantiles(known)
-        over_all = _quantiles(served.with_failures(f"{name}_s")) if served.late.any() else over_successes
+        worth = EffectiveSample(known)
+        over_successes = _quantiles(known, worth)
+        over_all = over_successes
+        if served.late.any():
+            everything = served.with_failures(f"{name}_s")
+            over_all = _quantiles(everything, EffectiveSample(everything))
         shown = over_all if failures_infinite else over_successes
         figures |= {f"{name}_{label}_s": figure for label, figure in shown.items()}
         figures |= {f"{WITH_FAILURES}{name}_{label}_s": figure for label, figure in over_all.items()}
-        figures[f"{name}_mean_s"] = mean_figure(known, EffectiveSample(known))
+        figures[f"{name}_mean_s"] = mean_figure(known, worth)
     return figures
 
 
-def _quantiles(served: Values, asked: dict[str, float] = QUANTILES) -> dict[str, Figure]:
+def _quantiles(served: Values, worth: EffectiveSample, asked: dict[str, float] = QUANTILES) -> dict[str, Figure]:
     """Of values in the order of service."""
-    ordered, worth = np.sort(served), EffectiveSample(served)
+    ordered = np.sort(served)
     return {label: quantile_figure(ordered, q, worth) for label, q in asked.items()}
 
 
 def steady_ttft(served: Served, inside: Flags) -> dict[str, Figure]:
     """TTFT of the successes that were sent while the level was steady; ``inside`` in the order of the rows."""
     values = np.where(served.good & inside, served.rows["ttft_s"].to_numpy(dtype="float64"), np.nan)
-    found = _quantiles(_known(values[served.order]), {"p50": 0.50, "p95": 0.95})
+    known = _known(values[served.order])
+    found = _quantiles(known, EffectiveSample(known), {"p50": 0.50, "p95": 0.95})
     return {f"steady_ttft_{label}_s": figure for label, figure in found.items()}
 
 
@@ -111,8 +116,9 @@ def sizes(served: Served) -> dict[str, Figure]:
     figures = {"per_request_tok_s": ratio_figure(decoded["output_tokens"].to_numpy(dtype="float64"), decode_s)}
     for name in LENGTHS:
         known = served.successes(name)
-        figures[f"{name}_mean"] = mean_figure(known, EffectiveSample(known))
-        figures |= {f"{name}_{label}": figure for label, figure in _quantiles(known, LENGTH_QUANTILES).items()}
+        worth = EffectiveSample(known)
+        figures[f"{name}_mean"] = mean_figure(known, worth)
+        figures |= {f"{name}_{label}": figure for label, figure in _quantiles(known, worth, LENGTH_QUANTILES).items()}
     return figures | {"request_bytes_mean": mean_figure(served.successes("request_bytes"))}
 
 

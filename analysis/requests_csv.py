@@ -94,6 +94,11 @@ def column_of(metric: Metric, frame: pd.DataFrame) -> pd.Series[float]:
     return values if metric.holds is None else values.where(metric.holds(frame))
 
 
+def kept(rows: pd.DataFrame, mask: pd.Series[bool]) -> pd.DataFrame:
+    """``rows[mask]``, without a copy where that is all of them."""
+    return rows if mask.all() else rows[mask]
+
+
 def values_of(column: pd.Series[float]) -> Values:
     """Known values in ascending order."""
     return np.sort(np.asarray(column.dropna(), dtype=np.float64))

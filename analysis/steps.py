@@ -20,6 +20,7 @@ from tokenswarm.records import Phase
 # First steps of the groups in which people read them: the first four by themselves.
 GROUPS = (1, 2, 3, 4, 5, 9, 17, 33)
 MOST_BUCKETS = 6
+_COLUMNS = ["level", "traffic", "turn", "prompt_tokens", "cached_tokens", "ttft_s"]
 ALIKE = 4  # the longest prompt has fewer than so many times the tokens of the shortest
 
 
@@ -83,8 +84,9 @@ def job_classes(run: Run) -> list[str]:
 
 def steps_of(run: Run, eligible: pd.DataFrame) -> Steps:
     """Nothing for classes whose sessions have one request. ``eligible``: see ``eligible.eligible_tokens``."""
-    rows = run.requests.join(eligible)
-    good = rows[(rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna() & rows["turn"].notna()]
+    rows = run.requests
+    wanted = (rows["phase"] == Phase.MEASURED) & rows["error_kind"].isna() & rows["turn"].notna()
+    good = rows.loc[wanted, _COLUMNS].join(eligible["eligible_tokens"])
     names = level_names(run)
     found = Steps([], [], [])
     for traffic in job_classes(run):

@@ -104,9 +104,9 @@ class Steady:
         inside: npt.NDArray[np.bool_] = (at >= 0) & (moments_s <= self.ends_s[np.maximum(at, 0)])
         return inside
 
-    def token_rate(self, rows: pd.DataFrame, request_s: float) -> Figure:
+    def token_rate(self, rows: pd.DataFrame, request_s: float | None) -> Figure:
         """Tokens of these rows that arrived inside the stretches, by their length, per second; blank when that is too
-        short. ``request_s``: how long requests take in the mean, ``nan`` where that is unknown."""
+        short. ``request_s``: how long requests take in the mean."""
         length = self.length_s
         if length < SHORTEST_STEADY_S:
             return BLANK
@@ -114,7 +114,7 @@ class Steady:
         lengths = self.ends_s - self.starts_s
         gained = arrived.until(self.ends_s) - arrived.until(self.starts_s)
         before, reached = lengths.cumsum() - lengths, gained.cumsum() - gained
-        edges = stretch_edges(0.0, length, None if np.isnan(request_s) else float(request_s))
+        edges = stretch_edges(0.0, length, request_s)
         at = np.clip(np.searchsorted(before, edges, side="right") - 1, 0, None)
         moments = np.minimum(self.starts_s[at] + edges - before[at], self.ends_s[at])
         total = reached[at] + arrived.until(moments) - arrived.until(self.starts_s[at])
@@ -198,7 +198,8 @@ def _span(rows: pd.DataFrame) -> tuple[Values, Values]:
 
 def _sessions(rows: pd.DataFrame) -> tuple[Values, Values]:
     """First send and last finish of every session, stretched over short hand-overs to the same user's next one."""
-    sent = rows[rows["sent_s"].notna()]
+    columns = ["sent_s", "finished_s", "last_token_s", "worker", "user", "session"]
+    sent = rows.loc[rows["sent_s"].notna(), columns]
     spans = pd.DataFrame(
         {
             "start": sent["sent_s"],

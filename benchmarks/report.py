@@ -55,6 +55,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "failed",
     ),
     "memory": ("requests", "failed", "peak_rss_mb", "peak_rss_mb_at_a_tenth"),
+    "analysis": ("rows", "requests_csv_mb", "table_s", "cpu_s", "peak_rss_mb", "cores"),
     "images": (
         "load",
         "pictures",

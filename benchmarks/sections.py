@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from benchmarks import figures, images, master, one_core, veth
+from benchmarks import analysis_rows, figures, images, master, one_core, veth
 from benchmarks.figures import Row
 from benchmarks.load import Bench, Shape, steady_run, wait_until, watch
 
@@ -134,4 +134,5 @@ SECTIONS: dict[str, Callable[[Bench], list[Row]]] = {
     "streams": one_core.streams,
     "arrivals": one_core.arrivals,
     "rows": master.rows,
+    "analysis": analysis_rows.analysis,
 }
