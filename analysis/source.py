@@ -106,7 +106,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
     eligible = eligible_tokens(run)
     rows, by_class = level_rows(run, eligible, failures_infinite=failures_infinite)
     steps = steps_of(run, eligible)
-    measured = run.requests[run.requests["phase"] == Phase.MEASURED]
+    measured = run.requests["phase"] == Phase.MEASURED
     outcome = Outcome(
         path=str(run.path),
         source="run folder" if run.whole_folder else "requests.csv",
@@ -124,9 +124,9 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
         cold_start=cold_start_of(run.requests, rows),
         warmup=warmup_rows(run.requests, level_names(run)),
         server=server_views(run, rows),
-        failures=groups_of_rows(measured[measured["error_kind"].notna()]),
+        failures=groups_of_rows(run.requests[measured & run.requests["error_kind"].notna()]),
         notes=notes_of(run, rows, failures_infinite=failures_infinite),
-        doubts=_doubts(run, len(measured), unrun_levels(run, rows)),
+        doubts=_doubts(run, int(measured.sum()), unrun_levels(run, rows)),
     )
     outcome.concerns = success_bias(run.requests, rows) + prompt_lengths(run.requests, rows)
     outcome.notes[:0] = epoch_notes(run, rows) + loss_notes(run) + arrival_notes(rows)
