@@ -147,6 +147,12 @@ def count_failures(row: LevelRow, texts: Iterable[tuple[str, int]]) -> None:
         row.errors[ErrorKind.CANCELLED.value] = row.cancelled
 
 
+def error_texts(document: Document) -> list[tuple[str, int]]:
+    """Last line of each text in a list of errors, which is empty for a success; a traceback ends with its reason."""
+    texts = [str(text).strip() for text in list_of(document.get("errors")) if text]
+    return [(text.splitlines()[-1], 1) for text in texts if text]
+
+
 def from_sample(name: str, values: Sequence[float | None]) -> dict[str, Figure]:
     """Our own quantiles and mean of values in seconds, one a request; unknown ones are left out."""
     known = np.sort(np.array([value for value in values if value is not None], dtype=np.float64))

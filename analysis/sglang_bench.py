@@ -17,6 +17,7 @@ from analysis.imported import (
     count,
     count_failures,
     decode_figures,
+    error_texts,
     from_sample,
     from_summary,
     level_of,
@@ -40,9 +41,8 @@ def read_sglang_bench(documents: list[Document]) -> Imported:
     """Each document is a level."""
     imported = Imported(TOOL)
     for document in documents:
-        texts = [str(text).strip().splitlines()[-1] for text in list_of(document.get("errors")) if str(text).strip()]
-        imported.levels.append(_level(document, texts))
-        imported.failures += [(text, 1) for text in texts]
+        imported.levels.append(_level(document))
+        imported.failures += error_texts(document)
     text = "output tokens: the server's count, or the asked length where it sent none; the file does not say which"
     imported.notes.append(Note("tokens", text))
     if any("errors" not in document for document in documents):
@@ -51,12 +51,13 @@ def read_sglang_bench(documents: list[Document]) -> Imported:
     return imported
 
 
-def _level(document: Document, failures: list[str]) -> LevelRow:
+def _level(document: Document) -> LevelRow:
     users, rate = as_count(document.get("max_concurrency")), as_number(document.get("request_rate"))
     row = level_of(users=users, rate_per_s=rate, label="all at once" if users is None and rate is None else "")
     ok = as_count(document.get("completed")) or 0
+    failures = error_texts(document)
     count(row, ok=ok, failed=len(failures) if "errors" in document else None)
-    count_failures(row, [(text, 1) for text in failures])
+    count_failures(row, failures)
     tokens, wall_s = as_number(document.get("total_output_tokens")), as_number(document.get("duration"))
     row.figures |= throughput(ok=ok, tokens=tokens, prompt_tokens=None, wall_s=wall_s)
     row.figures |= {

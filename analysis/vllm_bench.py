@@ -14,6 +14,8 @@ from analysis.imported import (
     as_count,
     as_number,
     count,
+    count_failures,
+    error_texts,
     from_sample,
     from_summary,
     level_of,
@@ -37,8 +39,7 @@ def read_vllm_bench(documents: list[Document]) -> Imported:
     imported = Imported(TOOL, model=next((str(one["model_id"]) for one in documents if one.get("model_id")), ""))
     for document in documents:
         imported.levels.append(_level(document))
-        texts = [str(text).strip().splitlines()[-1] for text in list_of(document.get("errors")) if str(text).strip()]
-        imported.failures += [(text, 1) for text in texts]
+        imported.failures += error_texts(document)
     if any(as_number(document.get("request_rate")) is not None for document in documents):
         imported.notes.append(Note("load", "by the clock: times count from the send, not from the time it was due"))
     return imported
@@ -51,6 +52,7 @@ def _level(document: Document) -> LevelRow:
     ok, sent = as_count(document.get("completed")) or 0, as_count(document.get("num_prompts"))
     failed = as_count(document.get("failed"))
     count(row, ok=ok, failed=sent - ok if failed is None and sent is not None else failed)
+    count_failures(row, error_texts(document))
     row.figures |= throughput(
         ok=ok,
         tokens=as_number(document.get("total_output_tokens")),
