@@ -35,6 +35,7 @@ def server_object(view: ServerView) -> dict[str, Any]:
             "beyond": view.beyond_s,
             "client_lag": view.client_lag_s,
         },
+        "e2e_mean_s": {"client": view.client_e2e_s, "server": window.means.get("e2e")},
         "finding": view.finding,
         "means_s": window.means,
         "mean_counts": window.counts,

@@ -115,13 +115,14 @@ def _best(curve: LogCurve, run: _RunCurve, offsets: Values) -> tuple[float, floa
 
 
 def _fit(curve: LogCurve, run: _RunCurve, offset_s: float) -> tuple[float, float]:
-    """Correlation of the rates of both over the stretches that touch the run, and the share of its tokens in them."""
-    begin, end = curve.begin_s + offset_s, curve.end_s + offset_s
+    """Correlation of the rates of both over the stretches that end about the run, and the share of its tokens there."""
     pad = 2 * curve.interval_s
-    near = (end > run.knots_s[0] - pad) & (begin < run.knots_s[-1] + pad)
-    if near.sum() < _LEAST_STRETCHES:
+    borders = (run.knots_s[0] - pad - offset_s, run.knots_s[-1] + pad - offset_s)
+    first, last = np.searchsorted(curve.end_s, borders)
+    if last - first < _LEAST_STRETCHES:
         return 0.0, 0.0
-    begin, end = begin[near], end[near]
+    near = slice(first, last)
+    begin, end = curve.begin_s[near] + offset_s, curve.end_s[near] + offset_s
     lengths = end - begin
     arrived = run.between(begin, end)
     correlation = _correlation(curve.tokens[near] / lengths, arrived / lengths, lengths)

@@ -55,7 +55,8 @@ class Both:
 
 @dataclass(frozen=True)
 class ServerView:
-    """One level. Times are means in seconds; ``client_ttft_s`` is over the requests that got a first token.
+    """One level. Times are means in seconds; ``client_ttft_s`` is over the requests that got a first token,
+    ``client_e2e_s`` over those that ended well.
 
     ``frontend_s``: of the unexplained, what the engine itself counts into its TTFT (parsing, tokenisation, handing
     over); ``beyond_s``: what lies outside of it, negative where the engine stamps later than the client.
@@ -75,6 +76,7 @@ class ServerView:
     frontend_s: float | None = None
     beyond_s: float | None = None
     client_lag_s: float | None = None
+    client_e2e_s: float | None = None
     finding: str = ""
     concerns: list[Concern] = field(default_factory=list)
 
@@ -120,8 +122,8 @@ class ServerView:
 
 def server_views(run: Run, rows: list[LevelRow]) -> list[ServerView]:
     """Of each level that the engine was sampled in."""
-    views = []
-    for row in rows:
+    views: list[ServerView] = []
+    for row in rows if len(run.engine) else []:
         level = run.requests["level"]
         mine = run.requests[level.isna() if row.level is None else level == row.level]
         measured = windows.window_of(mine[mine["phase"] == Phase.MEASURED])
@@ -187,9 +189,9 @@ def _closing(window: EngineWindow, requests: Both, generation: Both, prompt: Bot
         if abs(excess) <= share * most:
             continue
         seen = f"the engine counted {both.engine:.0f} {name}, our requests make {_range(both)}"
-        if excess < 0:
-            return Closing.ELSEWHERE, seen
-        return (Closing.OTHERS, seen) if name == "requests" or requests.excess is None else (Closing.TOKENS_OPEN, seen)
+        if name != "requests" and requests.excess is not None:
+            return Closing.TOKENS_OPEN, seen
+        return (Closing.OTHERS if excess > 0 else Closing.ELSEWHERE), seen
     return Closing.CLOSES, ""
 
 
@@ -207,9 +209,8 @@ def _range(both: Both) -> str:
 
 def _explained(view: ServerView, sent: pd.DataFrame) -> ServerView:
     """Where the client's TTFT went, on means."""
-    ttft = sent["ttft_s"].dropna()
     means = view.window.means
-    client = float(ttft.mean()) if len(ttft) else None
+    client = _mean(sent["ttft_s"])
     queue, prefill, server = (means.get(name) for name in ("queue", "prefill", "ttft"))
     inside = None if queue is None or prefill is None else queue + prefill
     unexplained = None if client is None or inside is None else client - inside
@@ -224,8 +225,14 @@ def _explained(view: ServerView, sent: pd.DataFrame) -> ServerView:
         frontend_s=None if server is None or inside is None else server - inside,
         beyond_s=beyond,
         client_lag_s=lag,
+        client_e2e_s=_mean(sent.loc[sent["error_kind"].isna(), "e2e_s"]),
         finding=_finding(unexplained, beyond, client, lag),
     )
+
+
+def _mean(column: pd.Series[float]) -> float | None:
+    known = column.dropna()
+    return float(known.mean()) if len(known) else None
 
 
 def _lag_s(sent: pd.DataFrame) -> float | None:
