@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.figures import SYMBOL, Figure
+from analysis.figures import QUANTILES, SYMBOL, Figure
 from analysis.jobs import PARTS
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow
@@ -41,8 +41,20 @@ _E2E = {label: plain(f"e2e_{label}_s", f"E2E {label} s", 1) for label in ("p50",
 _REST = (
     plain("per_request_tok_s", "tok/s per request", 1),
     _ms("ttft_mean_ms", "TTFT mean ms"),
+    plain("goodput_per_s", "goodput requests/s", 2),
     plain("tokens", "tokens", 0),
     plain("wall_s", "wall s", 1),
+)
+
+# Quantiles over more than the successes: a failure infinitely late; those under way when a level's time was up.
+WITH_FAILURES = (
+    *(_ms(f"with_failures_ttft_{label}_ms", f"TTFT {label} ms, failures late") for label in QUANTILES),
+    *(_ms(f"with_failures_tpot_{label}_ms", f"TPOT {label} ms, failures late") for label in QUANTILES),
+    *(plain(f"with_failures_e2e_{label}_s", f"E2E {label} s, failures late", 1) for label in QUANTILES),
+)
+WITH_UNFINISHED = (
+    *(_ms(f"with_unfinished_ttft_{label}_ms", f"TTFT {label} ms, with unfinished") for label in QUANTILES),
+    *(plain(f"with_unfinished_e2e_{label}_s", f"E2E {label} s, with unfinished", 1) for label in QUANTILES),
 )
 
 # From the time at which a request was due. Only levels by the clock have these figures.
@@ -132,10 +144,17 @@ FURTHER: tuple[Column, ...] = (
     _ms("chunk_gap_p95_ms", "chunk gap p95 ms"),
     _ms("chunk_gap_p99_ms", "chunk gap p99 ms"),
     _ms("chunk_gap_mean_ms", "chunk gap mean ms"),
-    plain("output_tokens_mean", "output tokens mean", 1),
-    plain("asked_output_tokens_mean", "asked output tokens mean", 1),
-    plain("prompt_tokens_mean", "prompt tokens mean", 1),
-    plain("asked_input_tokens_mean", "asked input tokens mean", 1),
+    plain("failed_share", "failed share", 3),
+    plain("good_share", "share in objective", 3),
+    _ms("steady_ttft_p50_ms", "steady TTFT p50 ms"),
+    _ms("steady_ttft_p95_ms", "steady TTFT p95 ms"),
+    *WITH_FAILURES,
+    *WITH_UNFINISHED,
+    *(
+        plain(f"{kind}_{label}", f"{kind.replace('_', ' ')} {label}", 1)
+        for kind in ("output_tokens", "asked_output_tokens", "prompt_tokens", "asked_input_tokens")
+        for label in ("mean", "p5", "p50", "p95")
+    ),
     plain("cache_share", "cache share", 3),
     plain("cache_share_implied", "cache share implied", 3),
     *(plain(f"image_cache_share{kind}", f"MM cache share{kind.replace('_', ' ')}", 3) for kind in ("", "_implied")),
@@ -171,18 +190,40 @@ def scaled(figure: Figure, column: Column) -> Figure:
     return replace(figure, value=times(figure.value), low=times(figure.low), high=times(figure.high))
 
 
-def cells(rows: Sequence[LevelRow | NameRow], column: Column) -> list[str]:
+def cells(rows: Sequence[LevelRow | NameRow], column: Column, *, intervals: bool = False) -> list[str]:
     """What a person reads, one text a row: the number with its marks, blank for unknown."""
-    return texts_of([scaled(row.figure(column.figure), column) for row in rows], column.decimals)
+    figures = [scaled(row.figure(column.figure), column) for row in rows]
+    return texts_of(figures, column.decimals, intervals=intervals)
 
 
-def texts_of(figures: Sequence[Figure], decimals: int) -> list[str]:
-    """All with the same decimals, so that a column can be compared at a glance."""
+def texts_of(figures: Sequence[Figure], decimals: int, *, intervals: bool = False) -> list[str]:
+    """All with the same decimals, so that a column can be compared at a glance. ``intervals``: each with its 95 %
+    interval behind it, as far as there is one."""
     shared = decimals_for((figure.value for figure in figures), decimals)
+    if intervals:
+        shared = max(shared, min(shared + 2, _decimals_of_ends(figures)))
     return [
-        "" if figure.value is None else _fixed(figure.value, shared) + "".join(SYMBOL[mark] for mark in figure.marks)
+        ""
+        if figure.value is None
+        else _fixed(figure.value, shared)
+        + "".join(SYMBOL[mark] for mark in figure.marks)
+        + (_interval(figure, shared) if intervals else "")
         for figure in figures
     ]
+
+
+def _decimals_of_ends(figures: Sequence[Figure]) -> int:
+    """So many that the narrowest interval is two digits wide; 0 where all are whole or there is none."""
+    widths = [f.high - f.low for f in figures if f.low is not None and f.high is not None]
+    narrow = min((width for width in widths if 0.0 < width < math.inf), default=100.0)
+    return max(0, 1 - math.floor(math.log10(narrow)))
+
+
+def _interval(figure: Figure, decimals: int) -> str:
+    if figure.low is None and figure.high is None:
+        return ""
+    low, high = ("" if end is None else _fixed(end, decimals) for end in (figure.low, figure.high))
+    return f" [{low}..{high}]"
 
 
 def number_text(value: float, decimals: int) -> str:

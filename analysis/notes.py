@@ -11,6 +11,7 @@ from analysis.level_state import Basis, state_of
 from analysis.levels import LevelRow
 from analysis.outcome import Note
 from analysis.run_folder import Run
+from analysis.steady_notes import steady_lines
 from tokenswarm.errors import ErrorKind
 from tokenswarm.records import Phase
 
@@ -50,6 +51,7 @@ def notes_of(run: Run, rows: list[LevelRow], *, failures_infinite: bool) -> list
     notes = _simulated(run) + _interrupted(run) + _level_states(run, rows) + _early_stops(rows)
     notes += _token_sources(rows) + _prompts(run) + _left_out(run.requests) + _clock(run, rows)
     notes += [Note("input", text) for text in run.notes]
+    notes += [Note("steady", text) for text in steady_lines(rows)]
     notes += calibration_notes(run, rows)
     bases = sorted({row.basis for row in rows if row.basis})
     notes += [Note("basis", BASIS_LINE[basis]) for basis in bases]

@@ -15,6 +15,7 @@ from analysis.effective_sample import FEWEST, EffectiveSample
 from analysis.figures import Figure, Values, number, student_975
 
 MOST_STRETCHES = 30
+FEWEST_WORTH = 4.0  # independent stretches; where a level rises or falls all the time its rate has no interval
 
 
 def stretch_edges(start_s: float, end_s: float, request_s: float | None) -> Values:
@@ -37,7 +38,7 @@ def rate_figure(rate: float | None, reached: Values, edges: Values) -> Figure:
         return figure
     rates = np.diff(reached) / np.diff(edges)
     worth = EffectiveSample(rates).for_mean()
-    if worth < 2.0:
+    if worth < FEWEST_WORTH:
         return replace(figure, n=len(rates))
     half = student_975(worth - 1.0) * float(rates.std(ddof=1)) / math.sqrt(worth)
     return replace(figure, n=len(rates), low=max(0.0, figure.value - half), high=figure.value + half)

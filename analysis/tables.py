@@ -35,7 +35,7 @@ class TextTable:
     left: frozenset[int] = frozenset()
 
 
-def level_tables(outcome: Outcome, *, by_class: bool = False) -> list[TextTable]:
+def level_tables(outcome: Outcome, *, by_class: bool = False, intervals: bool = False) -> list[TextTable]:
     """The levels (or the names of another locustfile), by class and then pooled where there are several classes, and
     what did not succeed in them. ``by_class``: without the pooled ones."""
     if outcome.names:
@@ -43,9 +43,9 @@ def level_tables(outcome: Outcome, *, by_class: bool = False) -> list[TextTable]
     several = outcome.several_classes
     tables = []
     if several and not by_class:
-        tables.append(replace(_level_table(outcome.classes, True), key="classes", title="By class"))
+        tables.append(replace(_level_table(outcome.classes, True, intervals), key="classes", title="By class"))
     rows = outcome.classes if by_class else outcome.levels
-    tables.append(_level_table(rows, by_class))
+    tables.append(_level_table(rows, by_class, intervals))
     if several and not by_class:
         tables[-1] = replace(tables[-1], key="all classes", title="All classes together")
     if any(row.errors or row.early_stopped for row in rows):
@@ -87,7 +87,7 @@ def load_title(rows: Iterable[LevelRow]) -> str:
     return "load" if any(row.by_clock for row in rows) else "c"
 
 
-def _level_table(rows: list[LevelRow], by_class: bool) -> TextTable:
+def _level_table(rows: list[LevelRow], by_class: bool, intervals: bool) -> TextTable:
     columns = _with_content(rows)
     header = [
         load_title(rows),
@@ -97,7 +97,7 @@ def _level_table(rows: list[LevelRow], by_class: bool) -> TextTable:
         *(c.title for c in columns),
         "ok",
     ]
-    texts = [cells(rows, column) for column in columns]
+    texts = [cells(rows, column, intervals=intervals) for column in columns]
     body = [
         [
             *_identity(row, by_class),
