@@ -92,7 +92,7 @@ def read_aiperf(summary: Document, records: list[Document]) -> Imported:
     imported = Imported(TOOL, version=str(summary.get("aiperf_version") or ""), model=_model(summary))
     users, rate = _load(summary)
     row = level_of(users=users, rate_per_s=rate, label="run" if users is None and rate is None else "")
-    kept = [one for one in records if _phase(one) != "warmup"]
+    kept = sorted((one for one in records if _phase(one) != "warmup"), key=lambda one: _sent_s(one) or 0.0)
     if left_out := len(records) - len(kept):
         imported.notes.append(Note("left out", f"not in counts and latencies: {left_out} warm-up requests"))
     if kept:

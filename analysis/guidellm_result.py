@@ -91,7 +91,9 @@ def _load(strategy: Document) -> LevelRow:
 
 
 def _requests(benchmark: Document) -> list[Document]:
-    return [mapping_of(one) for one in list_of(mapping_of(benchmark.get("requests")).get("successful"))]
+    """The successes in the order of sending."""
+    requests = [mapping_of(one) for one in list_of(mapping_of(benchmark.get("requests")).get("successful"))]
+    return sorted(requests, key=lambda one: as_number(_timings(one).get("request_start")) or 0.0)
 
 
 def _has_requests(benchmark: Document) -> bool:

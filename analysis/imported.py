@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.effective_sample import EffectiveSample
 from analysis.failures import groups_of_texts, kind_of_text
 from analysis.figures import QUANTILES, Figure, Mark, mean_figure, number, quantile_figure, ratio
 from analysis.foreign_figures import FOREIGN, foreign_of
@@ -154,15 +155,19 @@ def error_texts(document: Document) -> list[tuple[str, int]]:
 
 
 def from_sample(name: str, values: Sequence[float | None]) -> dict[str, Figure]:
-    """Our own quantiles and mean of values in seconds, one a request; unknown ones are left out."""
-    known = np.sort(np.array([value for value in values if value is not None], dtype=np.float64))
-    figures = {f"{name}_{label}_s": quantile_figure(known, q) for label, q in QUANTILES.items()}
-    return figures | {f"{name}_mean_s": mean_figure(known)}
+    """Our own quantiles and mean of values in seconds, one a request in the order of sending; unknown ones are left
+    out."""
+    served = np.array([value for value in values if value is not None], dtype=np.float64)
+    worth, ordered = EffectiveSample(served), np.sort(served)
+    figures = {f"{name}_{label}_s": quantile_figure(ordered, q, worth) for label, q in QUANTILES.items()}
+    return figures | {f"{name}_mean_s": mean_figure(served, worth)}
 
 
 def gaps_of(name: str, values: Sequence[float]) -> dict[str, Figure]:
     """Quantiles and mean of all gaps together, in seconds; without intervals, since those of one answer go together."""
-    figures = from_sample(name, values)
+    ordered = np.sort(np.array(values, dtype=np.float64))
+    figures = {f"{name}_{label}_s": quantile_figure(ordered, q) for label, q in QUANTILES.items()}
+    figures[f"{name}_mean_s"] = mean_figure(ordered)
     return {key: Figure(figure.value, n=figure.n) for key, figure in figures.items()}
 
 

@@ -183,9 +183,9 @@ def test_vllm_bench_as_in_its_file(level: Any) -> None:
     assert value(found, "chunk_tpot_mean_s") == pytest.approx(0.010003103727363067)
     assert value(found, "any_chunk_gap_mean_s") == pytest.approx(0.009848016847869067)
     assert value(found, "last_chunk_p99_s") == pytest.approx(np.percentile(told["latencies"], 99))
-    ordered = sorted(told["latencies"])
-    figure = found["figures"]["last_chunk_p50_s"]
-    assert (figure["low"], figure["high"]) == (ordered[9], ordered[22])  # ranks 10 and 23 of 32
+    median = found["figures"]["last_chunk_p50_s"]
+    assert (median["n"], median["marks"]) == (32, ["no bound"])
+    assert median["effective_n"] < 6  # four waves of eight that are alike: no more than four or five values
     assert found["figures"]["first_chunk_p95_s"]["marks"] == ["no bound"]
 
 

@@ -102,6 +102,16 @@ def test_vllm_by_rate_and_without_limit(table: Any, tmp_path: Path) -> None:
     assert any("times count from the send" in note["text"] for note in answer["notes"])
 
 
+def test_requests_in_the_file_give_intervals(table: Any, tmp_path: Path) -> None:
+    """Of 32 latencies in no order the median lies between the 10th and the 23rd, by the binomial distribution."""
+    mixed = [float(1 + 13 * i % 32) for i in range(32)]
+    document = VLLM | {"completed": 32, "num_prompts": 32, "latencies": mixed}
+    (found,) = levels(table, write(tmp_path / "i.json", document))
+    figure = found["figures"]["last_chunk_p50_s"]
+    assert (figure["value"], figure["n"], figure["low"], figure["high"]) == (16.5, 32, 10.0, 23.0)
+    assert found["figures"]["last_chunk_p95_s"]["marks"] == ["no bound"]
+
+
 def test_vllm_failures_and_details(table: Any, tmp_path: Path) -> None:
     """Old files give only how many were asked for and completed; details give first chunks of the successes alone."""
     old = VLLM | {"completed": 3, "num_prompts": 4, "total_output_tokens": 300}
