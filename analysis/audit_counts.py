@@ -87,11 +87,11 @@ def quantiles_in_order(one: FigureSet) -> list[Concern]:
 
 
 def small_samples(one: FigureSet) -> list[Concern]:
-    """Quantiles that even the largest value of so few requests does not bound."""
-    found = []
-    for label, q in QUANTILES.items():
+    """p95, or p99 where p95 has enough, of requests so few that even their largest value does not bound it."""
+    found: list[Concern] = []
+    for label in ("p95", "p99"):
         for n, names in _by_sample(one, label).items():
-            if n >= (needed := least_requests(q)):
+            if n >= (needed := least_requests(QUANTILES[label])) or any(other.told == n for other in found):
                 continue
             rows = tuple(name_of(row) for row in one.rows if any(row.figure(name).value is not None for name in names))
             what = ", ".join(name.removesuffix(f"_{label}_s").upper() for name in names)

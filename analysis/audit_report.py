@@ -7,18 +7,22 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from analysis.audit import Audit, audit_of
 from analysis.audit_concern import REASONS, Concern, Kind
 from analysis.audit_quoted import Quote, is_quoted, read_quoted
+from analysis.audit_set import name_of
 from analysis.csv_file import header_of
 from analysis.export import cell_of, safe_text
+from analysis.levels import LevelRow
 from analysis.outcome import Outcome
 from analysis.part import Part
 from analysis.published_table import is_published, published_outcome
 from analysis.report import FORMATS, Report
+from analysis.sample_size import CHANGE, POWER, WIDTH, needs_of, rounded
 from analysis.tables import TextTable
 from tokenswarm.errors import RunFolderError
 
@@ -48,7 +52,7 @@ def report(named: Sequence[str], options: argparse.Namespace, read: Callable[[st
     """The text in ``options.format``, and the exit code. ``read`` reads what is no table."""
     outcomes, quotes, unread = read_inputs(named, read)
     audit = audit_of(outcomes, quotes)
-    text = _report(audit, unread).text(options)
+    text = _report(audit, unread, outcomes).text(options)
     return text, EXIT_CONCERN if options.check and audit.concerns else 0
 
 
@@ -102,12 +106,19 @@ def _table(path: Path, quotes: list[Quote]) -> Outcome | None:
     return published_outcome(path)
 
 
-def _report(audit: Audit, unread: list[str]) -> Report:
+def _report(audit: Audit, unread: list[str], outcomes: list[Outcome]) -> Report:
     looked = f"{audit.rows} rows" + (f" and {audit.quotes} single values" if audit.quotes else "")
     title = f"Audit · {looked} · {len(audit.concerns) or 'no'} concern{'s' * (len(audit.concerns) != 1)}"
     footnotes = [f"read: {source}" for source in audit.sources] + [f"not read: {text}" for text in unread]
     footnotes.append("definitions and tolerances: docs/audit.md")
-    return Report(title, lambda: _parts(audit), footnotes, lambda: _document(audit, unread), lambda: _csv(audit))
+    levels = [row for outcome in outcomes for row in outcome.levels]
+    return Report(
+        title,
+        lambda: _parts(audit) + _sizes(levels),
+        footnotes,
+        lambda: _document(audit, unread, levels),
+        lambda: _csv(audit),
+    )
 
 
 def _parts(audit: Audit) -> list[Part]:
@@ -128,11 +139,28 @@ def _parts(audit: Audit) -> list[Part]:
     return parts
 
 
+def _sizes(levels: list[LevelRow]) -> list[Part]:
+    """Requests that the levels need, where their figures tell."""
+    body = [
+        [name_of(row), need.title, str(need.has), rounded(need.for_width), rounded(need.for_comparison)]
+        for row in levels
+        for need in needs_of(row)
+    ]
+    if not body:
+        return []
+    header = ["row", "figure", "requests", f"for ±{WIDTH:.0%}", f"to find {CHANGE:.0%}"]
+    line = (
+        f"for ±{WIDTH:.0%}: with which the 95 % interval reaches so far in the mean; to find {CHANGE:.0%}: in each of "
+        f"two runs, for a change of so much to be found with {POWER:.0%} power; blank where the level cannot tell"
+    )
+    return [Part("Requests that the levels need", TextTable("sizes", "", header, body, 2, frozenset({0, 1})), [line])]
+
+
 def _count(n: int) -> str:
     return f" ({n} times)" if n > 1 else ""
 
 
-def _document(audit: Audit, unread: list[str]) -> dict[str, Any]:
+def _document(audit: Audit, unread: list[str], levels: list[LevelRow]) -> dict[str, Any]:
     return {
         "format": _FORMAT,
         "sources": audit.sources,
@@ -140,6 +168,7 @@ def _document(audit: Audit, unread: list[str]) -> dict[str, Any]:
         "rows": audit.rows,
         "quotes": audit.quotes,
         "concerns": [concern_object(concern) for concern in audit.concerns],
+        "sample_sizes": [{"row": name_of(row), **asdict(need)} for row in levels for need in needs_of(row)],
     }
 
 

@@ -1,0 +1,134 @@
+"""How many requests a level needs: for an interval of a wanted width, and to find a change when two runs are compared.
+
+Both start from the interval that the level's own requests gave, which has their spread and their correlation in it, and
+from the fact that intervals narrow with the root of the number of requests. A level that gave no interval needs at
+least as many as one takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+
+from analysis.figures import QUANTILES, Figure
+from analysis.levels import LevelRow
+from analysis.outcome import Note
+from tokenswarm.quantiles import order_statistic_interval
+
+CONFIDENCE, POWER = 0.95, 0.90
+WIDTH = 0.10  # of the value, to either side
+CHANGE = 0.05
+# Figures for which a level is told its size: name and title.
+TOLD: dict[str, str] = {
+    "ttft_p50_s": "TTFT p50",
+    "ttft_p95_s": "TTFT p95",
+    "tpot_p50_s": "TPOT p50",
+    "e2e_p50_s": "E2E p50",
+    "e2e_p95_s": "E2E p95",
+    "e2e_mean_s": "E2E mean",
+}
+
+
+@cache
+def least_for_interval(q: float, confidence: float = CONFIDENCE) -> int:
+    """Independent values below which no two of them enclose the ``q`` quantile: 6 for the median, 72 for p95."""
+    tail = (1.0 - confidence) / 2.0
+    start = math.ceil(math.log(tail) / math.log(max(q, 1.0 - q)))
+    return next(n for n in range(start, 100 * start) if order_statistic_interval(n, q, confidence) is not None)
+
+
+def requests_for_width(figure: Figure, width: float = WIDTH, q: float | None = None) -> int | None:
+    """Requests for which the interval of a figure reaches ``width`` of its value to either side in the mean.
+
+    ``q``: of a quantile, for which there is no interval at all below a number of requests; ``None`` for a mean.
+    ``None`` where the figure says nothing: unknown, infinite, or a mean without interval.
+    """
+    least = math.ceil((least_for_interval(q) if q is not None else 2) * correlated_times(figure))
+    error = relative_error(figure)
+    if figure.n is None or not figure.n:
+        return None
+    if error is None:
+        return least if q is not None and figure.value and math.isfinite(figure.value) else None
+    half = error * NormalDist().inv_cdf((1.0 + CONFIDENCE) / 2.0)
+    return max(least, math.ceil(figure.n * (half / width) ** 2))
+
+
+def requests_for_comparison(figure: Figure, change: float = CHANGE, power: float = POWER, cells: int = 1) -> int | None:
+    """Requests in each of two runs with which a true change by the share ``change`` is found with ``power``.
+
+    Both runs are taken to spread as this one does. ``cells``: how many figures are judged at once, of which each may
+    then go wrong as much more rarely (Holm's first step). ``None`` where no interval tells of the spread.
+    """
+    error = relative_error(figure)
+    if error is None or figure.n is None:
+        return None
+    normal = NormalDist()
+    sure = normal.inv_cdf(1.0 - (1.0 - CONFIDENCE) / (2.0 * max(1, cells))) + normal.inv_cdf(power)
+    return max(2, math.ceil(2.0 * figure.n * (sure * error / math.log1p(abs(change))) ** 2))
+
+
+def relative_error(figure: Figure) -> float | None:
+    """Standard error of the logarithm of a figure, from its 95 % interval; ``None`` where there is none."""
+    value, low, high = figure.value, figure.low, figure.high
+    if value is None or low is None or high is None or low <= 0 or not math.isfinite(high):
+        return None
+    return math.log(high / low) / (2.0 * NormalDist().inv_cdf((1.0 + CONFIDENCE) / 2.0))
+
+
+def correlated_times(figure: Figure) -> float:
+    """How many requests tell as much as one independent one: 1 or more."""
+    if not figure.n or not figure.effective_n:
+        return 1.0
+    return max(1.0, figure.n / figure.effective_n)
+
+
+@dataclass(frozen=True)
+class SampleNeed:
+    """Of one figure of a level: requests it has, those for the width, and those in each run of a comparison."""
+
+    title: str
+    has: int
+    for_width: int | None
+    for_comparison: int | None
+
+
+def needs_of(row: LevelRow) -> list[SampleNeed]:
+    """Figures that rest on requests, each with what it needs."""
+    needs = []
+    for name, title in TOLD.items():
+        figure = row.figure(name)
+        if figure.value is None or not figure.n:
+            continue
+        q = QUANTILES.get(name.split("_")[1])
+        width, comparison = requests_for_width(figure, q=q), requests_for_comparison(figure)
+        if width is not None:
+            needs.append(SampleNeed(title, figure.n, width, comparison))
+    return needs
+
+
+def sample_size_notes(rows: Iterable[LevelRow]) -> list[Note]:
+    """One detail a level: the requests that its figures need."""
+    notes = []
+    for row in rows:
+        needs = needs_of(row)
+        if not needs:
+            continue
+        widths = ", ".join(f"{need.title} {rounded(need.for_width)}" for need in needs)
+        found = ", ".join(f"{need.title} {rounded(need.for_comparison)}" for need in needs if need.for_comparison)
+        text = f"{row.name}: requests for an interval of ±{WIDTH:.0%}: {widths}"
+        text += (
+            f"; in each of two runs, to find a change by {CHANGE:.0%} with {POWER:.0%} power: {found}" if found else ""
+        )
+        notes.append(Note("sample size", text, detail=True))
+    return notes
+
+
+def rounded(count: int | None) -> str:
+    """Up to two digits, for more would promise too much."""
+    if count is None:
+        return ""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return str(math.ceil(count / unit) * unit)
