@@ -10,7 +10,11 @@ import msgspec
 import pandas as pd
 import pytest
 
+from analysis.engine_export import server_object
 from analysis.engine_window import Counting, engine_window
+from analysis.levels import LevelRow
+from analysis.reconcile import server_views
+from analysis.run_folder import read_run
 from analysis.window import Window
 from tests.analysis.conftest import write_run
 from tests.analysis.test_cache_verdict import engine_csv
@@ -74,15 +78,16 @@ def between(time_s: float, **gauges: Any) -> dict[str, Any]:
     return {"level": 0, "edge": None, "time_s": time_s} | BEFORE | gauges
 
 
-def view(table: Any, folder: Path, requests: list[RequestRecord], engine: list[dict[str, Any]]) -> dict[str, Any]:
+def view(folder: Path, requests: list[RequestRecord], engine: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the JSON has of the only level."""
     write_run(folder, requests, levels=[{"concurrency": 1}], engine=engine_csv(*engine))
-    (found,) = table(folder, "--json").json["server"]
-    return dict(found)
+    (found,) = server_views(read_run(folder), [LevelRow(0, 1, label="c=1")])
+    return server_object(found)
 
 
-def test_where_the_ttft_went(table: Any, tmp_path: Path) -> None:
+def test_where_the_ttft_went(tmp_path: Path) -> None:
     """1 s at the client: 0.2 s queue, 0.7 s prefill, 0.1 s unexplained, of which 0.06 s in the engine's front end."""
-    found = view(table, tmp_path / "run", rows(), samples())
+    found = view(tmp_path / "run", rows(), samples())
     assert (found["counts"], found["counting"], found["why"]) == ("closes", "whole", "")
     assert found["ttft_mean_s"] == pytest.approx(
         {
@@ -115,29 +120,29 @@ def test_what_people_read(table: Any, tmp_path: Path) -> None:
     assert part[6].startswith("- c=1: 100 ms of the mean TTFT are neither queue nor prefill")
 
 
-def test_what_the_lag_of_the_client_explains(table: Any, tmp_path: Path) -> None:
+def test_what_the_lag_of_the_client_explains(tmp_path: Path) -> None:
     """Of stamps taken when bytes were read, a lag of 60 ms is allowed for beside 5 %; kernel stamps have none."""
     late = [msgspec.structs.replace(row, clock="watcher", lag_max_s=0.06) for row in rows()]
-    found = view(table, tmp_path / "late", late, samples())
+    found = view(tmp_path / "late", late, samples())
     assert (found["ttft_mean_s"]["client_lag"], found["finding"]) == (pytest.approx(0.06), "")
     kernel = [msgspec.structs.replace(row, clock="kernel") for row in late]
-    found = view(table, tmp_path / "kernel", kernel, samples())
+    found = view(tmp_path / "kernel", kernel, samples())
     assert (found["ttft_mean_s"]["client_lag"], found["finding"][:6]) == (0.0, "100 ms")
 
 
-def test_an_engine_that_does_not_tell_its_prefill(table: Any, tmp_path: Path) -> None:
+def test_an_engine_that_does_not_tell_its_prefill(tmp_path: Path) -> None:
     """Nothing is explained, but what lies outside of the engine's own TTFT is known: here 0.3 s."""
     engine = samples({"ttft_sum_s": 4.2})
     for sample in engine:
         sample |= dict.fromkeys(("prefill_sum_s", "prefill_count"))
-    found = view(table, tmp_path / "run", rows(), engine)
+    found = view(tmp_path / "run", rows(), engine)
     assert (found["ttft_mean_s"]["unexplained"], found["ttft_mean_s"]["beyond"]) == (None, pytest.approx(0.3))
     assert found["finding"].startswith("300 ms of the mean TTFT are outside the engine")
 
 
-def test_histograms_of_other_requests(table: Any, tmp_path: Path) -> None:
+def test_histograms_of_other_requests(tmp_path: Path) -> None:
     """An engine cannot spend more before the first token than the client waited."""
-    found = view(table, tmp_path / "run", rows(), samples({"queue_sum_s": 6.0}))
+    found = view(tmp_path / "run", rows(), samples({"queue_sum_s": 6.0}))
     assert found["ttft_mean_s"]["unexplained"] == pytest.approx(-0.7)
     assert "its histograms are of other requests" in found["finding"]
 
@@ -163,7 +168,7 @@ def test_histograms_of_other_requests(table: Any, tmp_path: Path) -> None:
 )
 def test_counts_that_do_not_close(table: Any, tmp_path: Path, grown: dict[str, int], counts: str, why: str) -> None:
     """Then the reason is named and no time is explained."""
-    found = view(table, tmp_path / "run", rows(), samples(grown))
+    found = view(tmp_path / "run", rows(), samples(grown))
     assert found["counts"] == counts
     assert found["why"].startswith(why)
     if counts != "closes":
@@ -182,27 +187,27 @@ def test_counts_that_do_not_close(table: Any, tmp_path: Path, grown: dict[str, i
         (87, "tokens do not close"),
     ],
 )
-def test_tokens_of_requests_that_were_cut(table: Any, tmp_path: Path, tokens: int, counts: str) -> None:
+def test_tokens_of_requests_that_were_cut(tmp_path: Path, tokens: int, counts: str) -> None:
     """A cut request has made what came at the least, and what was asked for at the most; its prompt of about 1,000
     tokens may have been counted or not."""
     for prompt in (6000, 7000):
         grown = {"generation_tokens": tokens, "prompt_tokens": prompt}
-        found = view(table, tmp_path / f"{prompt}", [*rows(), cut()], samples(grown))
+        found = view(tmp_path / f"{prompt}", [*rows(), cut()], samples(grown))
         assert found["counts"] == counts
         assert found["generation_tokens"] == {"engine": tokens, "least": 70, "most": 86}
         assert found["prompt_tokens"] == {"engine": prompt, "least": 6000, "most": 7000}
         assert found["requests"] == {"engine": 6, "least": 6, "most": 7}
 
 
-def test_estimated_tokens_prove_nothing(table: Any, tmp_path: Path) -> None:
+def test_estimated_tokens_prove_nothing(tmp_path: Path) -> None:
     """Without usage the client does not know what the engine made: requests alone are compared."""
     chunks = [msgspec.structs.replace(row, token_source="chunks") for row in rows()]
-    found = view(table, tmp_path / "run", chunks, samples({"generation_tokens": 99}))
+    found = view(tmp_path / "run", chunks, samples({"generation_tokens": 99}))
     assert found["generation_tokens"] == {"engine": 99, "least": None, "most": None}
     assert found["counts"] == "closes"
 
 
-def test_an_engine_that_counts_tokens_alone(table: Any, tmp_path: Path) -> None:
+def test_an_engine_that_counts_tokens_alone(tmp_path: Path) -> None:
     """llama.cpp has no number of requests: more tokens than ours are others', less went elsewhere."""
     for tokens, counts in (
         (66, "closes"),
@@ -212,7 +217,7 @@ def test_an_engine_that_counts_tokens_alone(table: Any, tmp_path: Path) -> None:
         engine = samples({"generation_tokens": tokens})
         for sample in engine:
             sample |= dict.fromkeys(("requests_ok", "prompt_tokens"))
-        assert view(table, tmp_path / f"{tokens}", rows(), engine)["counts"] == counts
+        assert view(tmp_path / f"{tokens}", rows(), engine)["counts"] == counts
 
 
 # when totals cannot be subtracted
@@ -238,7 +243,7 @@ def test_totals_that_cannot_be_subtracted(
 ) -> None:
     """A missing edge, a new process, a total that fell, an older process than before, a total that fell and came back,
     or other labels: there is no difference, the reason is told, and the rest of the table stands."""
-    found = view(table, tmp_path / "run", rows(), engine)
+    found = view(tmp_path / "run", rows(), engine)
     assert (found["counting"], found["counts"], found["totals"], found["means_s"]) == (counting, "unknown", {}, {})
     assert found["why"].startswith(why)
     assert f"c=1: not compared with the client: {why}" in " ".join(
@@ -246,13 +251,13 @@ def test_totals_that_cannot_be_subtracted(
     )
 
 
-def test_several_engines_on_one_page(table: Any, tmp_path: Path) -> None:
+def test_several_engines_on_one_page(tmp_path: Path) -> None:
     """Their totals are added, their means are over the requests of both."""
     halves = [{name: value / 2 for name, value in GROWN.items()} for _ in range(2)]
     engine = []
     for edge in (0, 1):
         engine += [samples(half)[edge] | {"engine": str(label)} for label, half in enumerate(halves)]
-    found = view(table, tmp_path / "run", rows(), engine)
+    found = view(tmp_path / "run", rows(), engine)
     assert (found["counts"], found["requests"]["engine"]) == ("closes", 6)
     assert found["ttft_mean_s"]["prefill"] == pytest.approx(0.7)
 
@@ -267,22 +272,22 @@ def test_no_samples_no_block(table: Any, tmp_path: Path) -> None:
 # gauges
 
 
-def test_what_gauges_show(table: Any, tmp_path: Path) -> None:
+def test_what_gauges_show(tmp_path: Path) -> None:
     """Samples in the measured time count, those of the warm-up before it do not; a full KV cache with waiting requests
     is the reason for the limit."""
     gauges = [(1.0, 9, 9, 0.99), (3.0, 1, 0, 0.5), (5.0, 1, 1, 0.92), (7.0, 1, 2, 0.91)]
     inside = [between(at, running=run, waiting=wait, kv_usage=kv) for at, run, wait, kv in gauges]
     start, end = samples()
-    found = view(table, tmp_path / "run", rows(), [start, *inside, end])
+    found = view(tmp_path / "run", rows(), [start, *inside, end])
     assert (found["samples"], found["running_mean"], found["waiting_mean"], found["waiting_max"]) == (3, 1.0, 1.0, 2.0)
     assert (found["kv_usage_max"], found["waiting_share"]) == (0.92, pytest.approx(2 / 3))
     assert [one["what"] for one in found["concerns"]] == ["KV-limited"]
     assert found["concerns"][0]["reason"] == "requests waited in 67% of the samples, up to 2, KV cache at 92% at most"
 
 
-def test_preempted_requests(table: Any, tmp_path: Path) -> None:
+def test_preempted_requests(tmp_path: Path) -> None:
     """Those of the level, from its two edges."""
-    found = view(table, tmp_path / "run", rows(), samples({"preemptions": 3}))
+    found = view(tmp_path / "run", rows(), samples({"preemptions": 3}))
     assert found["concerns"] == [
         {
             "what": "preempted",

@@ -43,7 +43,6 @@ def test_log_counters_and_truth_of_one_run(
 
     (beside,) = ingest(str(run.folder), str(log))["logs"]
     aligned, levels = beside["alignment"], beside["levels"]
-    print(json.dumps(beside, indent=1))
     assert aligned["offset_s"] == pytest.approx(-NINE_HOURS_S, abs=aligned["uncertainty_s"] + 0.5)
     assert aligned["uncertainty_s"] <= 1.5
     assert [level["label"] for level in levels] == ["c=2", "c=12"]
@@ -53,7 +52,6 @@ def test_log_counters_and_truth_of_one_run(
     assert [one["what"] for one in levels[1]["concerns"]] == ["queued"]
 
     table = run.table()
-    print(json.dumps(table["server"], indent=1))
     for level in (0, 1):
         rows = [row for row in run.rows if row["level"] == str(level)]
         served = [truth[row["request_id"]] for row in rows]
