@@ -1,4 +1,4 @@
-"""Finds out what RUN is (run folder, requests.csv, Locust CSVs) and reads it."""
+"""Finds out what RUN is (run folder, requests.csv, Locust CSVs, another tool's results, a table) and reads it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from analysis.outcome import Outcome
 from analysis.published_table import is_published, published_outcome
 from analysis.reconcile import server_views
 from analysis.run_folder import Run, read_run, run_of_requests
+from analysis.sample_size import sample_size_notes
 from analysis.steps import job_classes, steps_of
 from analysis.worker_loss import loss_notes, lost_workers
 from tokenswarm.errors import RunFolderError
@@ -33,7 +34,10 @@ from tokenswarm.records import Phase
 
 # Of run.json, what the tables and files say of the run.
 _FACTS = ("run_id", "created", "seed", "target", "provenance", "cache_probe", "isolation")
-_WANTED = "a run folder, a requests.csv, or the prefix of Locust's CSV files (out for out_stats.csv)"
+_WANTED = (
+    "a run folder, a requests.csv, the prefix of Locust's CSV files (out for out_stats.csv), results of another tool, "
+    "or a published table"
+)
 
 
 def read_outcome(run: str, *, failures_infinite: bool = False) -> Outcome:
@@ -96,7 +100,7 @@ def _outcome_of_file(path: Path, failures_infinite: bool) -> Outcome:
         if is_published(names):
             return published_outcome(path)
         if "Name" not in names:
-            raise RunFolderError(f"{path}: wanted {_WANTED}, but it is a CSV file of neither kind")
+            raise RunFolderError(f"{path}: wanted {_WANTED}, but it is a CSV file of no such kind")
         return outcome_of_locust(read_locust(prefix, path))
     return outcome_of_locust(read_locust(prefix))
 
@@ -130,7 +134,7 @@ def outcome_of_run(run: Run, *, failures_infinite: bool = False) -> Outcome:
     )
     outcome.concerns = success_bias(run.requests, rows) + prompt_lengths(run.requests, rows)
     outcome.notes[:0] = epoch_notes(run, rows) + loss_notes(run) + arrival_notes(rows)
-    outcome.notes += cache_notes(outcome)
+    outcome.notes += cache_notes(outcome) + sample_size_notes(rows)
     return outcome
 
 
