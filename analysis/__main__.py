@@ -196,8 +196,8 @@ def _table_options(options: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         nargs="*",
-        help="a run folder, a requests.csv, the prefix of Locust's CSV files, another tool's results or a published table "
-        "(default: the newest run in results/)",
+        help="a run folder, a requests.csv, the prefix of Locust's CSV files, another tool's results or a published "
+        "table (default: the newest run in results/)",
     )
     add("--format", choices=("terminal", "markdown", "csv", "json"), default="terminal")
     add("--json", dest="format", action="store_const", const="json", help="same as --format json")
