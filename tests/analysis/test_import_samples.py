@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.__main__ import main
 from analysis.foreign_figures import FOREIGN, foreign_of
 
 SAMPLES = Path(__file__).parents[1] / "data" / "imports"
@@ -329,3 +330,12 @@ def test_aiperf_requests_alone(table: Any, tmp_path: Path) -> None:
     assert (alone["concurrency"], whole["concurrency"]) == (None, 8)
     same = {name: figure for name, figure in whole["figures"].items() if not name.startswith("whole_run")}
     assert alone["figures"] == same
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_audit_runs_on_every_sample(capsys: pytest.CaptureFixture[str], tool: str) -> None:
+    """Nothing of these runs contradicts itself; what the audit has to say is of sample sizes and prompt lengths."""
+    assert main(["audit", str(SAMPLES / tool / FILE[tool]), "--format", "json"]) in (0, 1)
+    concerns = json.loads(capsys.readouterr().out)["concerns"]
+    allowed = {"small sample"} | ({"lengths not as asked"} if tool == "aiperf" else set())
+    assert {concern["kind"].lower() for concern in concerns} <= allowed
