@@ -20,6 +20,11 @@ RECENT = (
     "hit rates of the log are over the last 1,000 requests at the end of the level, not over the level: an "
     "approximation; the counters on /metrics tell the level's own"
 )
+_NEXT_STEP: dict[Closing, str] = {
+    Closing.OTHERS: "Keep others off the server while measuring, health checks that generate tokens included",
+    Closing.ELSEWHERE: "Measure one replica directly, without a gateway that balances, retries or answers by itself",
+    Closing.TOKENS_OPEN: "Ask whether a gateway rewrites usage, and whether prompts or answers are counted twice",
+}
 # Title, figure, factor, decimals.
 _Columns = tuple[tuple[str, Callable[[ServerView], float | None], float, int], ...]
 _COUNTED: _Columns = (
@@ -45,6 +50,7 @@ _LOGGED: tuple[tuple[str, str, float, int], ...] = (
     ("waiting max", "waiting_max", 1.0, 0),
     ("KV max %", "kv_usage_max", 1e2, 1),
     ("preemptions", "preemptions", 1.0, 0),
+    ("prompt cached %", "cached_share", 1e2, 1),
     ("prefix hits ~%", "prefix_hit_rate", 1e2, 1),
     ("MM hits ~%", "mm_hit_rate", 1e2, 1),
     ("drafts accepted %", "accept_rate", 1e2, 1),
@@ -106,8 +112,8 @@ def _line(view: ServerView) -> str:
             return view.finding
         case Closing.UNKNOWN:
             return f"not compared with the client: {view.why}"
-        case _:
-            return f"{view.closing}: {view.why}; nothing else is concluded"
+        case closing:
+            return f"{closing}: {view.why}; nothing else is concluded. {_NEXT_STEP[closing]}"
 
 
 def _grouped(told: list[tuple[LevelRow, str]]) -> list[str]:

@@ -86,6 +86,8 @@ def _notes(log: EngineLog, others: list[str], last_cut: bool) -> list[str]:
     notes = [f"{log.unknown} of {log.lines} lines tell nothing that is known here{binary}"]
     if last_cut:
         notes.append("the last line is cut off and was left out")
+    if len(log.found.boots) > 1:
+        notes.append(f"the engine started {len(log.found.boots)} times in it")
     if others:
         notes.append(f"lines of {' and '.join(others)} are in it too and were left out")
     if not log.found.samples:

@@ -11,13 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from analysis.cache_block import TOO_GOOD
 from analysis.columns import texts_of
 from analysis.engine_block import log_part
 from analysis.engine_export import aligned_object, log_object
 from analysis.engine_log import EngineLog, read_log
 from analysis.export import cell_of
 from analysis.figures import BLANK, Figure
-from analysis.levels import level_rows
+from analysis.legend import LIMITED_LINE
+from analysis.levels import LevelRow, level_rows
 from analysis.log_alignment import Alignment, align
 from analysis.log_curve import LogCurve, curve_of
 from analysis.log_entries import Boot, LogEngine, LogSample
@@ -25,7 +27,7 @@ from analysis.log_levels import LogLevel, log_levels
 from analysis.part import Part
 from analysis.report import FORMATS, Report
 from analysis.run_folder import Run, read_run
-from analysis.tables import TextTable
+from analysis.tables import CONTAMINATED, TextTable
 from tokenswarm.errors import InputError
 
 _PAGE = "docs/engine-view.md"
@@ -146,7 +148,12 @@ def _joined(run: Run, paths: Sequence[Path], offset_s: float | None) -> Report:
     return Report(
         title=f"{run.name} · {' · '.join(_title(log) for log, _, _ in found)}",
         parts=lambda: [part for log, aligned, levels in found for part in _parts(log, aligned, levels)],
-        footnotes=[*(note for log, _, _ in found for note in _footnotes(log)), *run.notes, f"definitions: {_PAGE}"],
+        footnotes=[
+            *(note for log, _, _ in found for note in _footnotes(log)),
+            *run.notes,
+            *_marks(rows),
+            f"definitions: {_PAGE}",
+        ],
         document=lambda: {
             "format": 1,
             "source": {"path": str(run.path), "name": run.name, "run_id": run.facts.get("run_id")},
@@ -156,8 +163,18 @@ def _joined(run: Run, paths: Sequence[Path], offset_s: float | None) -> Report:
     )
 
 
+def _marks(rows: list[LevelRow]) -> list[str]:
+    """What is beside the names of levels."""
+    told = (
+        ("!  the level is not complete", any(not row.complete for row in rows)),
+        (f"{CONTAMINATED}  contaminated: {TOO_GOOD}", any(row.contaminated for row in rows)),
+        (LIMITED_LINE, any(row.limited for row in rows)),
+    )
+    return [text for text, shown in told if shown]
+
+
 def _beside(
-    run: Run, rows: list[Any], path: Path, offset_s: float | None
+    run: Run, rows: list[LevelRow], path: Path, offset_s: float | None
 ) -> tuple[EngineLog, Alignment | None, list[LogLevel]]:
     log = read_log(path, _near_s(run))
     curve = curve_of(log.found.samples)

@@ -42,11 +42,12 @@ class Alignment:
     @property
     def text(self) -> str:
         """As people read it."""
+        shift = f"log clock {'-' if self.offset_s < 0 else '+'} {abs(self.offset_s):.1f}"
         if self.uncertainty_s is None:
-            return f"log clock + {self.offset_s:.1f} s = clock of the run (as given)"
+            return f"{shift} s = clock of the run (as given)"
         return (
-            f"log clock + {self.offset_s:.1f} ± {self.uncertainty_s:.1f} s = clock of the run, from the generation "
-            f"throughput of both (correlation {self.correlation:.3f}, the log covers {self.covered:.0%} of the tokens)"
+            f"{shift} ± {self.uncertainty_s:.1f} s = clock of the run, from the generation throughput of both "
+            f"(correlation {self.correlation:.3f}, the log covers {self.covered:.0%} of the tokens)"
         )
 
 

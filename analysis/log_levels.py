@@ -9,6 +9,7 @@ import numpy as np
 from analysis import window as windows
 from analysis.engine_concerns import Concern, log_concerns
 from analysis.engine_log import EngineLog
+from analysis.figures import ratio
 from analysis.levels import LevelRow
 from analysis.log_alignment import Alignment
 from analysis.log_curve import LogCurve
@@ -36,6 +37,7 @@ class LogLevel:
     kv_usage_max: float | None = None
     generation_tok_s: float | None = None
     preemptions: int | None = None
+    cached_share: float | None = None  # of the prompt tokens of the level's prefill batches, where those are told
     prefix_hit_rate: float | None = None
     mm_hit_rate: float | None = None
     accept_rate: float | None = None
@@ -71,7 +73,9 @@ def _level(row: LevelRow, log: EngineLog, curve: LogCurve, window: tuple[float, 
     stamped = window[0] - half_s, window[1] - half_s
     samples = [one for one in log.found.samples if _inside(one.time_s, stamped)]
     drafts = [one for one in log.found.drafting if _inside(one.time_s, stamped)]
-    running, waiting = (_over_engines(samples, name) for name in ("running", "waiting"))
+    # A prefill batch tells how many ran beside it, not with it.
+    running = _over_engines([one for one in samples if one.kind != Kind.PREFILL], "running")
+    waiting = _over_engines(samples, "waiting")
     last = samples[-1] if samples else None
     rate, length = _acceptance(drafts, samples)
     if log.found.samples and log.found.samples[0].kind == Kind.REQUEST:
@@ -87,6 +91,7 @@ def _level(row: LevelRow, log: EngineLog, curve: LogCurve, window: tuple[float, 
         kv_usage_max=max((one.kv_usage for one in samples if one.kv_usage is not None), default=None),
         generation_tok_s=_rate(curve, window),
         preemptions=_preemptions(log, samples, stamped),
+        cached_share=_cached_share(samples),
         prefix_hit_rate=None if last is None else last.prefix_hit_rate,
         mm_hit_rate=None if last is None else last.mm_hit_rate,
         accept_rate=rate,
@@ -139,6 +144,12 @@ def _preemptions(log: EngineLog, samples: list[LogSample], window: tuple[float, 
     told = [one.preemptions for one in samples if one.preemptions is not None]
     told += [one.requests for one in log.found.preempted if _inside(one.time_s, window)]
     return sum(told) if told else None
+
+
+def _cached_share(samples: list[LogSample]) -> float | None:
+    told = [(one.cached_tokens, one.new_tokens) for one in samples if one.kind == Kind.PREFILL]
+    cached, new = (sum(count or 0 for count in counts) for counts in zip(*told, strict=True)) if told else (0, 0)
+    return ratio(cached, cached + new)
 
 
 def _acceptance(drafts: list[Drafting], samples: list[LogSample]) -> tuple[float | None, float | None]:

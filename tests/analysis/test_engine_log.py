@@ -94,7 +94,9 @@ def test_published_boot_lines(log_of: Callable[..., EngineLog]) -> None:
         "INFO 05-19 10:01:00 [kv_cache_utils.py:1091] Maximum concurrency for 262,144 tokens per request: {}x\n"
         "INFO 05-19 10:02:10 [core.py:210] init engine (profile, create kv cache, warmup model) took 130.87 seconds\n"
     )
-    first, second = log_of(boot.format("12.56") + boot.format("12.73")).found.boots
+    log = log_of(boot.format("12.56") + boot.format("12.73"))
+    first, second = log.found.boots
+    assert "the engine started 2 times in it" in log.notes
     assert (first.version, first.kv_memory_gib, first.kv_tokens, first.init_s) == ("0.11.0", 64.53, 846912, 130.87)
     assert (first.max_concurrency_tokens, first.max_concurrency, second.max_concurrency) == (262144, 12.56, 12.73)
 
@@ -126,6 +128,23 @@ def test_recorded_speculative_decoding() -> None:
         pytest.approx(0.613),
         3.03,
     )
+
+
+def test_speculative_decoding_of_other_versions(log_of: Callable[..., EngineLog]) -> None:
+    """V0 tells a rate of the moment beside totals since its start, which are no interval's; early V1 has other parts
+    in another order."""
+    v0 = (
+        "INFO 03-01 10:00:05 [metrics.py:475] Speculative metrics: Draft acceptance rate: 0.700, System efficiency: "
+        "0.525, Number of speculative tokens: 2, Number of accepted tokens: 84, Number of draft tokens: 120, Number of "
+        "emitted tokens: 126.\n"
+    )
+    v1 = (
+        "INFO 06-01 10:00:05 [metrics.py:86] SpecDecoding metrics: Draft acceptance rate: 70.0%, Mean acceptance "
+        "length: 2.40, Accepted: 84 tokens, Drafted: 120 tokens, Per-position acceptance rate: 0.800, 0.600\n"
+    )
+    old, new = log_of(v0 + v1).found.drafting
+    assert (old.rate, old.accepted, old.drafted) == (0.7, None, None)
+    assert (new.rate, new.accepted, new.drafted, new.mean_length) == (pytest.approx(0.7), 84, 120, 2.4)
 
 
 def test_recorded_sglang() -> None:

@@ -236,6 +236,28 @@ def test_several_engines_of_a_level(capsys: pytest.CaptureFixture[str], tmp_path
     assert [level["generation_tok_s"] for level in log["levels"]] == pytest.approx([100, 400, 200])
 
 
+def test_batches_of_sglang(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Requests running are those of decode batches; the share of cached prompt tokens is that of the level's prefills:
+    3 x 64 of 3 x 222."""
+    text = []
+    for second in range(2, LEVEL_S * len(LEVELS) + 2, 2):
+        users, rate, _ = LEVELS[min(2, (second - 1) // LEVEL_S)]
+        head = f"[{datetime.fromtimestamp(START + second, UTC):%Y-%m-%d %H:%M:%S} TP0]"
+        if second in (24, 30, 36):
+            text.append(
+                f"{head} Prefill batch, #new-seq: 1, #new-token: 158, #cached-token: 64, token usage: 0.08, "
+                "#running-req: 0, #queue-req: 2, input throughput (token/s): 559.53\n"
+            )
+        text.append(
+            f"{head} Decode batch, #running-req: {users}, #token: 9, token usage: 0.20, cuda graph: True, "
+            f"gen throughput (token/s): {rate:.2f}, #queue-req: 0,\n"
+        )
+    (log,) = json.loads(ingest(capsys, tmp_path, "".join(text), "--json"))["logs"]
+    assert [level["running_mean"] for level in log["levels"]] == [2.0, 8.0, 4.0]
+    assert [level["cached_share"] for level in log["levels"]] == [None, pytest.approx(64 / 222), None]
+    assert log["levels"][1]["waiting_max"] == 2.0
+
+
 def test_what_does_not_fit_is_not_joined(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """One sentence; with an offset by hand it is joined all the same, and the table says so."""
     text = lines(2 * 86400)
