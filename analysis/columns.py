@@ -12,6 +12,9 @@ from analysis.levels import LevelRow
 from analysis.outcome import NameRow
 
 
+_SAME = 1.0 + 1e-6  # ends that are closer differ by rounding only
+
+
 @dataclass(frozen=True)
 class Column:
     """``key`` is the name in CSV, unit included; ``figure`` the name inside, in seconds; ``scale`` leads from it."""
@@ -214,8 +217,8 @@ def texts_of(figures: Sequence[Figure], decimals: int, *, intervals: bool = Fals
 
 def _decimals_of_ends(figures: Sequence[Figure]) -> int:
     """So many that the narrowest interval is two digits wide; 0 where all are whole or there is none."""
-    widths = [f.high - f.low for f in figures if f.low is not None and f.high is not None]
-    narrow = min((width for width in widths if 0.0 < width < math.inf), default=100.0)
+    widths = [f.high - f.low for f in figures if f.low is not None and f.high is not None and f.high > f.low * _SAME]
+    narrow = min((width for width in widths if width < math.inf), default=100.0)
     return max(0, 1 - math.floor(math.log10(narrow)))
 
 

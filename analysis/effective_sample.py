@@ -124,27 +124,25 @@ def _initial_monotone(values: np.ndarray) -> float:
     n, power = len(rest), _dot(rest, rest)
     if power <= 0.0 or _dot(rest[1:], rest[:-1]) / power <= _chance(values, n):
         return 1.0
-    pairs = _positive_pairs(rest, _FIRST_LAGS) or _positive_pairs(rest, n // 2 * 2)
+    pairs = _positive_pairs(rest)
     time = 2.0 * float(np.minimum.accumulate(np.array(pairs) / power).sum()) - 1.0
     # Taken around the sample's own mean, each correlation is too small by about t / n.
-    return max(1.0, time / max(0.5, 1.0 - 2.0 * len(pairs) / n))
+    return max(1.0, time / (1.0 - 2.0 * len(pairs) / n))
 
 
-def _positive_pairs(rest: Values, lags: int) -> list[float]:
-    """Sums of each two neighbouring autocovariances (times n) from lag 0 on, before the first that is not positive;
-    empty where there is none such among so many ``lags`` but not all could be looked at."""
+def _positive_pairs(rest: Values) -> list[float]:
+    """Sums of each two neighbouring autocovariances (times n) from lag 0 on, before the first that is not positive, and
+    up to a quarter of n: beyond it too few pairs tell (Box and Jenkins)."""
     n = len(rest)
-    if lags < n // 2 * 2:
-        powers = [_dot(rest[lag:], rest[: n - lag]) for lag in range(lags)]
-    else:
-        size = 1 << (2 * n - 1).bit_length()
+    lags = n // 8 * 2
+    pairs = [_dot(rest[lag:], rest[: n - lag]) for lag in range(min(lags, _FIRST_LAGS))]
+    pairs = [even + odd for even, odd in zip(pairs[0::2], pairs[1::2], strict=True)]
+    if lags > _FIRST_LAGS and min(pairs) > 0.0:
+        size = 1 << (n + lags).bit_length()
         spectrum = np.fft.rfft(rest, size)
-        powers = np.fft.irfft((spectrum * spectrum.conj()).real, size)[: n // 2 * 2].tolist()
-    pairs = [even + odd for even, odd in zip(powers[0::2], powers[1::2], strict=True)]
-    ended = next((i for i, pair in enumerate(pairs) if pair <= 0.0), None)
-    if ended is None:
-        return pairs if lags >= n // 2 * 2 else []
-    return pairs[:ended]
+        powers = np.fft.irfft((spectrum * spectrum.conj()).real, size)[:lags]
+        pairs = (powers[0::2] + powers[1::2]).tolist()
+    return pairs[: next((i for i, pair in enumerate(pairs) if pair <= 0.0), len(pairs))]
 
 
 def _chance(values: np.ndarray, n: int) -> float:
