@@ -148,9 +148,10 @@ def _of_the_same(one: FigureSet) -> bool:
 
 
 def _usual_tokens(one: FigureSet) -> Span | None:
-    """What E2E, TTFT and TPOT of the rows imply together; by less than three rows nothing."""
-    usual = one.document.usual_tokens
-    return exact(usual) if usual is not None and len(one.document.output_tokens) > 2 else None
+    """What the other rows tell, or what E2E, TTFT and TPOT of three rows or more imply together."""
+    usual, document = one.document.usual_tokens, one.document
+    known = usual is not None and (document.told_tokens or len(document.output_tokens) > 2)
+    return exact(usual) if usual is not None and known else None
 
 
 def _tokens(one: FigureSet) -> Span:

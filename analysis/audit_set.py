@@ -14,15 +14,18 @@ from analysis.levels import LevelRow
 class Document:
     """What all rows of one source tell together. ``lone_ttft_s``: time to first token at its lowest concurrency;
     ``ttft_s``: median over the rows of each concurrency; ``output_tokens``: of a request, as E2E, TTFT and TPOT of each
-    row imply it."""
+    row imply it; ``told_tokens``: as its rows tell it."""
 
     lone_ttft_s: float | None = None
     ttft_s: dict[int, float] = field(default_factory=dict)
     output_tokens: tuple[float, ...] = ()
+    told_tokens: tuple[float, ...] = ()
 
     @property
     def usual_tokens(self) -> float | None:
-        return statistics.median(self.output_tokens) if self.output_tokens else None
+        """Of a row that neither tells nor implies its own."""
+        known = self.told_tokens or self.output_tokens
+        return statistics.median(known) if known else None
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,9 @@ def document_of(sets: Iterable[FigureSet]) -> Document:
             by_users.setdefault(users, []).append(ttft[0].value)
     lone = max(by_users[min(by_users)]) if by_users else None
     usual = {users: statistics.median(found) for users, found in by_users.items()}
-    return Document(lone, usual, tuple(tokens for one in sets if (tokens := one.implied_tokens) is not None))
+    implied = tuple(tokens for one in sets if (tokens := one.implied_tokens) is not None)
+    told = tuple(tokens.value for one in sets if (tokens := one.told_tokens) is not None)
+    return Document(lone, usual, implied, told)
 
 
 def _one(a: FigureSet, b: FigureSet) -> bool:

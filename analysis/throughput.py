@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.figures import BLANK, Figure, number, ratio
+from analysis.figures import BLANK, Figure, Values, number, ratio
 from analysis.rates import counted, rate_figure, stretch_edges
 from analysis.request_figures import Served, steady_ttft
 from analysis.window import Arrivals, Steady, Window, tokens_arrived
@@ -49,9 +49,18 @@ class Throughput:
         rate = None if self._window is None else float(np.count_nonzero(served.good)) / self._window.length_s
         figures = {
             "requests_per_s": rate_figure(rate, counted(ends, self.edges), self.edges),
+            "completions_per_s": number(_between(ends)),
             "failed_share": served.share(~served.good),
         }
         if self._steady is None:
             return figures
         sent = served.rows["sent_s"].to_numpy(dtype="float64")
         return figures | steady_ttft(served, self._steady.holds(sent))
+
+
+def _between(ends_s: Values) -> float | None:
+    """Completions a second from the first to the last one: without the wait for the first, and without the fall of the
+    load where it is slow; ``None`` for fewer than two moments."""
+    known = ends_s[np.isfinite(ends_s)]
+    length = float(np.ptp(known)) if len(known) else 0.0
+    return (len(known) - 1) / length if length > 0 else None

@@ -8,8 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+from analysis.report_timeline import seconds_of
+from analysis.run_folder import run_of_requests
 from tokenswarm.quantiles import LogHistogram
 
 CASES = Path(__file__).parent / "cases"
@@ -144,6 +147,55 @@ def test_b13_warm_up_is_left_out_and_said(table: Any) -> None:
     assert answer["warmup"][0]["requests"] == right["excluded"]
     shown = table(CASES / "B13" / "requests.csv", "--notes").out
     assert f"{right['excluded']} warm-up requests" in shown
+
+
+def test_b11_usage_wins_and_estimates_are_marked(table: Any, level: Any) -> None:
+    """7 tokens by usage and 50 by a tokenizer: each counts with its source, and the total is marked as an estimate."""
+    found, right = level("B11"), expected("B11")
+    figures = found["figures"]
+    assert figures["tokens"]["value"] == right["total_with_estimates"]
+    assert found["estimated_tokens"] == right["source"].count("estimate")
+    assert "estimated" in figures["tokens"]["marks"]
+    exact, estimate = right["tpot_ms"]
+    assert figures["tpot_mean_s"]["value"] * 1000 == pytest.approx((exact + estimate["estimate"]) / 2)
+    assert "estimated" in figures["tpot_mean_s"]["marks"]
+    shown = table(CASES / "B11" / "requests.csv").out
+    assert "1 of 2 answers are estimates" in shown
+    assert right["must_flag"] in shown
+
+
+def test_b15_ramp_and_tail_are_no_part_of_a_steady_rate(level: Any) -> None:
+    """Eight answers end between 10 and 17 s: 8 / 17 a second over the whole run, 7 / 7 between the first and the last,
+    each under its own name."""
+    figures, right = level("B15")["figures"], expected("B15")
+    assert figures["requests_per_s"]["value"] == pytest.approx(right["rps_whole_run"])
+    assert figures["completions_per_s"]["value"] == pytest.approx(right["rps_between_completions"])
+
+
+def test_b17_seconds_without_an_answer_count() -> None:
+    """Second by second, those in which nothing ended are there with a rate of 0, and the mean is over all of them."""
+    run, right = run_of_requests(CASES / "B17" / "requests.csv"), expected("B17")
+    ends = run.requests["finished_s"].astype(int).value_counts().sort_index()
+    run.timeline = pd.DataFrame({"second": ends.index.astype(float), "tokens": ends.to_numpy(), "in_flight_s": 0.0})
+    seconds = seconds_of(run, 0.0)
+    assert seconds is not None
+    assert seconds.tokens_per_s.tolist() == right["rate"]
+    assert seconds.tokens_per_s.mean() == pytest.approx(right["rate_mean"])
+    empty = [int(second) for second, rate in zip(seconds.starts_s, seconds.tokens_per_s, strict=True) if rate == 0]
+    assert empty == right["latency_null_at"]
+
+
+def test_b21_answers_shorter_than_asked(table: Any, level: Any) -> None:
+    """Where ignore_eos had no effect the real lengths count: 400 tokens, 80 in the mean, and a line says that 3 of 5
+    answers are short."""
+    found, right = level("B21"), expected("B21")
+    figures = found["figures"]
+    assert figures["tokens"]["value"] == right["tokens_total"]
+    assert figures["output_tokens_mean"]["value"] == pytest.approx(right["tokens_mean"])
+    assert 1 - found["early_stopped"] / found["ok"] == pytest.approx(right["reached_requested_share"])
+    for name in ("tpot_p50_s", "tpot_p99_s", "tpot_mean_s"):
+        assert figures[name]["value"] * 1000 == pytest.approx(right["tpot_ms"][0])
+    assert right["must_flag"] in table(CASES / "B21" / "requests.csv").out
 
 
 def test_b25_a_total_is_no_average_of_percentiles(table: Any) -> None:
