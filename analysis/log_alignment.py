@@ -4,7 +4,7 @@ The tokens that a log tells of each of its intervals are held against those that
 (``timeline.csv``), for every offset that is possible: time zones in quarters of an hour and two minutes of clock error
 around each, or any offset at all for stamps that count from the engine's start. The one with the highest correlation
 holds, if the log covers the run. Its uncertainty is the range of offsets that fit hardly worse (95 %, by the sum of
-squares), and never less than half of what the stamps can tell apart.
+squares), and half of what the stamps can tell apart.
 """
 
 from __future__ import annotations
@@ -150,5 +150,5 @@ def _uncertainty_s(curve: LogCurve, run: _RunCurve, offset_s: float, correlation
             away <= 10 * curve.interval_s and 1 - max(0.0, _fit(curve, run, offset_s + side * away)[0]) ** 2 <= allowed
         ):
             away += step_s
-        reach = max(reach, away - step_s)
-    return max(reach, curve.step_s / 2)
+        reach = max(reach, away)
+    return reach + curve.step_s / 2

@@ -16,6 +16,7 @@ from analysis.__main__ import main
 from analysis.engine_log import read_log
 from analysis.log_alignment import Alignment, align
 from analysis.log_curve import curve_of
+from analysis.log_entries import Kind, LogSample
 from tests.analysis.conftest import write_run
 from tokenswarm.records import RequestRecord
 
@@ -77,10 +78,56 @@ def test_zones_and_clock_errors(aligned: Callable[..., Alignment | None], ahead_
     found = aligned(lines(ahead_s))
     assert found is not None
     assert found.offset_s == pytest.approx(-ahead_s, abs=0.51)  # lines on the second count as half a second later
-    assert found.uncertainty_s == pytest.approx(0.5, abs=0.3)
-    assert abs(found.offset_s + ahead_s) <= (found.uncertainty_s or 0.0) + 0.01
+    assert found.uncertainty_s == pytest.approx(0.55, abs=0.1)
+    assert abs(found.offset_s + ahead_s) <= (found.uncertainty_s or 0.0)
     assert found.correlation == pytest.approx(1.0, abs=0.01)
     assert found.covered == pytest.approx(1.0, abs=0.05)
+
+
+def noisy_log(random: np.random.Generator) -> tuple[list[LogSample], pd.DataFrame, float]:
+    """A line every ten seconds at any moment of the second, its rate off by 2 %, of a run of four levels; the run's
+    timeline, and how far the clock of the log is ahead."""
+    rates = random.permutation([100, 200, 400, 800])
+    knots = np.arange(0, 240.05, 0.1)
+    steps = rates[np.minimum(3, (knots[:-1] // 60).astype(int))] * 0.1 * (1 + random.normal(0, 0.1, len(knots) - 1))
+    made = np.concatenate([[0.0], steps.cumsum()])
+    ahead_s = 3600.0 * random.integers(-12, 14) + random.uniform(-60, 60)
+    ends = random.uniform(0, 10) + np.arange(-10, 260, 10)
+    told = (
+        (np.interp(ends, knots, made) - np.interp(ends - 10, knots, made))
+        / 10
+        * (1 + random.normal(0, 0.02, len(ends)))
+    )
+    samples = [
+        LogSample(
+            line=i,
+            stamp="",
+            time_s=float(np.floor(START + end + ahead_s)),
+            kind=Kind.INTERVAL,
+            generation_tok_s=float(rate),
+        )
+        for i, (end, rate) in enumerate(zip(ends, told, strict=True))
+        if rate > 0
+    ]
+    seconds = np.arange(240.0)
+    arrived = np.diff(np.interp(np.arange(241.0), knots, made))
+    return samples, pd.DataFrame({"second": START + seconds, "tokens": arrived.round()}), ahead_s
+
+
+def test_how_often_the_stated_range_holds_the_truth() -> None:
+    """Nominally 95 %: of 40 logs at least 35 (fewer have a chance of 1.4 in 100 then), and the range stays below a second
+    on average."""
+    random = np.random.default_rng(20261130)
+    errors, ranges = [], []
+    for _ in range(40):
+        samples, told, ahead_s = noisy_log(random)
+        found = align(curve_of(samples), told)
+        assert found is not None
+        assert found.uncertainty_s is not None
+        errors.append(abs(found.offset_s + ahead_s))
+        ranges.append(found.uncertainty_s)
+    assert sum(error <= half for error, half in zip(errors, ranges, strict=True)) >= 35
+    assert np.mean(ranges) < 1.0
 
 
 def test_several_engines_are_laid_as_one(aligned: Callable[..., Alignment | None]) -> None:
@@ -200,7 +247,7 @@ def test_levels_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 def test_levels_of_a_run_as_people_read_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The offset with its uncertainty, each concern with its next step, and hit rates as the approximation they are."""
     out = " ".join(ingest(capsys, tmp_path, lines(-18000), "--width", "120").split())
-    assert "log clock + 17999.5 ± 0.5 s = clock of the run, from the generation throughput of both" in out
+    assert "log clock + 17999.5 ± 0.6 s = clock of the run, from the generation throughput of both" in out
     assert "c=8: KV-limited: requests waited in 100% of the samples" in out
     assert "fewer users, shorter contexts, more memory for the KV cache, or a smaller type for it" in out
     assert "hit rates of the log are over the last 1,000 requests" in out
