@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tokenswarm.open_load import Open
 from tokenswarm.wanted import nearest
 from tokenswarm.workload import Closed, Load
 from tokenswarm.yaml_source import Path
@@ -22,7 +23,7 @@ def load_rules(load: Any, classes: list[dict[str, Any]], *, searchable: str | No
     something stands in its way."""
     given, load = load is not None, load if isinstance(load, dict) else {}
     ways = [way for way in Load.model_fields if load.get(way) is not None]
-    if given and not ways and not any(nearest(key, Load.model_fields) for key in load):
+    if given and not ways and not any(nearest(key, Load.model_fields) for key in load if key not in Load.model_fields):
         yield ("load",), "closed, open or replay is wanted: how is the load driven?"
     for surplus in ways[1:]:
         yield ("load", surplus), f"{ways[0]} and {surplus} exclude each other; keep one"
@@ -61,7 +62,7 @@ def _open(open_loop: dict[str, Any], classes: list[dict[str, Any]]) -> Found:
         return
     place: Path = ("load", "open")
     rates = [key for key in _RATES if open_loop.get(key) is not None]
-    if not rates and not any(nearest(key, _RATES) for key in open_loop if key not in ("duration_s", "arrivals")):
+    if not rates and not any(nearest(key, _RATES) for key in open_loop if key not in Open.model_fields):
         yield place, "sessions_per_s or requests_per_s is wanted: how many arrive?"
     for surplus in rates[1:]:
         yield (*place, surplus), f"{rates[0]} and {surplus} exclude each other; keep one"

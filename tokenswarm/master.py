@@ -213,7 +213,7 @@ class RunMaster:
     def _on_gone(self, member: Member, run_id: str) -> None:
         """A worker does not take part any more."""
         run = self._run
-        if run is None or run_id != run.plan.run:
+        if run is None or run_id != run.plan.run or run.unable:  # it is ending, and why has been told
             return
         line = f"worker {member.name} {member.gone} at {datetime.now():%H:%M:%S}"
         log.error("%s", line)

@@ -14,6 +14,7 @@ from tokenswarm.wanted import did_you_mean, nearest, plain
 from tokenswarm.yaml_source import Path, Problem, YamlSource
 
 _LONGEST_VALUE = 60  # characters shown of a wrong value
+_LONGEST_NUMBER = 1e15  # beyond it digits say nothing to a reader
 _FORMS = {
     "model_type": "keys with values are wanted",
     "dict_type": "keys with values are wanted",
@@ -74,6 +75,8 @@ def _told(detail: ErrorDetails, path: Path, source: YamlSource, schema: dict[str
             least = detail.get("ctx", {}).get("min_length", 1)
             path = source.existing(path)
             return path, f"value {shown(source, path)}: at least {'one is' if least == 1 else f'{least} are'} wanted"
+        case "too_long":
+            return path, f"at most {detail['ctx']['max_length']} are wanted, not {detail['ctx']['actual_length']}"
         case kind:
             path = source.existing(path)
             text = _FORMS.get(kind, detail["msg"])
@@ -85,7 +88,9 @@ def _as_number(source: YamlSource, path: Path) -> str:
     text = source.value(path)
     if not isinstance(text, str) or source.texts.get(path) != text:
         return ""
-    return f" (YAML takes {text} for text; write {plain(float(text))})" if _EXPONENT.fullmatch(text) else ""
+    if not _EXPONENT.fullmatch(text) or abs(float(text)) > _LONGEST_NUMBER:
+        return ""
+    return f" (YAML takes {text} for text; write {plain(float(text))})"
 
 
 def shown(source: YamlSource, path: Path) -> str:

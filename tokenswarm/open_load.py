@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from tokenswarm.arrivals import Arrivals, Stretch
 from tokenswarm.level_search import RateSearch
-from tokenswarm.wanted import Model, Number, OneOf, Seconds, Whole, mistake, plain
+from tokenswarm.wanted import Model, Number, OneOf, Seconds, Whole, mistake, nearest, plain
 
 PerSecond = Annotated[float, Number(0, 100_000, above=True)]
 Cap = Annotated[int, Whole(1, 100_000)]
@@ -113,9 +113,13 @@ class Gamma(Model):
 
 
 def _as_process(value: Any) -> Any:
-    if isinstance(value, str) and value not in ("constant", "poisson"):
+    if not isinstance(value, Gamma) and value not in ("constant", "poisson") and not _gamma_is_meant(value):
         raise mistake("constant, poisson or {gamma: {burstiness: 0.5}} is wanted")
     return value
+
+
+def _gamma_is_meant(value: Any) -> bool:
+    return isinstance(value, dict) and any(nearest(str(key), ["gamma"]) for key in value)
 
 
 def _process_tag(value: Any) -> str:
