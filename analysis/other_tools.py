@@ -82,6 +82,14 @@ def outcome_of_results(folder: Path) -> Outcome | None:
     return _outcome(folder, found, left_out) if found else None
 
 
+def holds_results(folder: Path) -> bool:
+    """Whether a folder has results of another tool, or files that look like damaged ones."""
+    try:
+        return outcome_of_results(folder) is not None
+    except RunFolderError:
+        return True
+
+
 def tool_of(document: Document) -> str:
     """Name of the tool that wrote a document; empty for none."""
     for tool, fits in (

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.foreign_figures import FOREIGN, foreign_of, near_of
+from analysis.other_tools import holds_results
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "tests" / "data" / "imports"
@@ -358,6 +359,9 @@ def test_folder_with_one_damaged_result(table: Any, tmp_path: Path) -> None:
     assert any("b.json" in note["text"] and "cut off" in note["text"] for note in answer["notes"])
     (tmp_path / "a.json").unlink()
     assert "b.json: wanted" in table(tmp_path).err
+    assert holds_results(tmp_path)
+    assert holds_results(SAMPLES / "aiperf")
+    assert not holds_results(SAMPLES)
 
 
 def test_published_table_is_read_as_a_run(table: Any) -> None:
