@@ -115,8 +115,8 @@ def noisy_log(random: np.random.Generator) -> tuple[list[LogSample], pd.DataFram
 
 
 def test_how_often_the_stated_range_holds_the_truth() -> None:
-    """Nominally 95 %: of 40 logs at least 35 (fewer have a chance of 1.4 in 100 then), and the range stays below a second
-    on average."""
+    """Nominally 95 %: of 40 logs at least 35 (fewer have a chance of 1.4 in 100 then), and the range stays below a
+    second on average."""
     random = np.random.default_rng(20261130)
     errors, ranges = [], []
     for _ in range(40):
