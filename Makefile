@@ -12,7 +12,7 @@ RUN      ?=
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run ui prefix-cache interference table calibrate test lint bench engines test-engines clean
+.PHONY: help setup demo run ui prefix-cache interference ab table calibrate test lint bench engines test-engines clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -39,6 +39,9 @@ prefix-cache: $(READY) ## URL=http://host:8000: what does its prefix cache buy? 
 
 interference: $(READY) ## URL=http://host:8000: what do traffic classes do to each other? (without URL: a simulated engine)
 	$(BIN)/locust -f locustfiles/mixed.py --headless --only-summary --scenario scenarios/interference.yaml $(if $(URL),--host $(URL)) $(ARGS)
+
+ab: $(READY) ## make ab A=http://one:8000 B=http://two:8000 SCENARIO=...: two servers in turns, A B B A: better, worse, cannot tell
+	$(BIN)/python -m tokenswarm.alternation --a $(A) --b $(B) --scenario $(SCENARIO) $(ARGS)
 
 ui: $(READY) ## Locust's page on http://127.0.0.1:8089; URL= and SCENARIO= are optional
 	$(BIN)/locust -f locustfiles/mixed.py --web-host 127.0.0.1 $(if $(filter command line environment,$(origin SCENARIO)),--scenario $(SCENARIO)) $(if $(URL),--host $(URL)) $(ARGS)

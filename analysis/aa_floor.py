@@ -15,6 +15,8 @@ from analysis.compared_run import ComparedRun, Key
 from analysis.effect import Unit, effect_of_many
 from analysis.estimate import Estimate
 
+_TURNS = 4
+
 
 def floor_of(
     figure: ComparedFigure, key: Key, sides: Sequence[Sequence[ComparedRun]], repeated: Sequence[ComparedRun]
@@ -35,12 +37,15 @@ def _between(one: Estimate, other: Estimate) -> float:
 
 
 def _within(figure: ComparedFigure, key: Key, side: Sequence[ComparedRun]) -> float | None:
+    """Of four runs and more, as if those in the middle were another side; of fewer, between the halves of each."""
     halves = halves_of(figure, key, side, 0)
-    if len(side) == 1:
-        return _between(halves[0].estimate, halves[1].estimate) if len(halves) == 2 else None
-    if len(halves) != 2 * len(side) or len(side) < 4:
+    if len(halves) != 2 * len(side):
         return None
-    in_turns = [replace(unit, side=int(i // 2 % 4 in (1, 2))) for i, unit in enumerate(halves)]
+    if len(side) < _TURNS:
+        return _largest(
+            [_between(one.estimate, other.estimate) for one, other in zip(halves[::2], halves[1::2], strict=True)]
+        )
+    in_turns = [replace(unit, side=int(i // 2 % _TURNS in (1, 2))) for i, unit in enumerate(halves)]
     return abs(effect_of_many(in_turns, []).ratio - 1.0)
 
 

@@ -59,7 +59,7 @@ class ComparedRun:
     run: Run | None = None
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)  # of each level by its name, all phases
 
-    _samples: dict[Key, Sample | None] = field(default_factory=dict)
+    samples: dict[Key, Sample | None] = field(default_factory=dict)
 
     @cached_property
     def levels(self) -> dict[Key, LevelRow]:
@@ -76,18 +76,19 @@ class ComparedRun:
 
     def sample(self, key: Key) -> Sample | None:
         """The requests of one class of one level; ``None`` where only summaries are known."""
-        if key not in self._samples:
+        if key not in self.samples:
             rows = self.rows.get(key[0])
             if rows is not None and key[1] is not None:
                 rows = rows[rows["traffic"] == key[1]]
-            self._samples[key] = None if rows is None else Sample.of(rows)
-        return self._samples[key]
+            self.samples[key] = None if rows is None else Sample.of(rows)
+        return self.samples[key]
 
     def moment_s(self, key: Key) -> float | None:
         """When the level was measured, unix time; ``None`` where no clock tells."""
-        if self.run is None or self.run.unix_minus_master_s is None:
+        sample = self.sample(key)
+        if sample is None or not len(sample.sent_s) or self.run is None or self.run.unix_minus_master_s is None:
             return self._created_s()
-        return float(self.rows[key[0]]["sent_s"].mean()) + self.run.unix_minus_master_s
+        return float(sample.sent_s.mean()) + self.run.unix_minus_master_s
 
     def _created_s(self) -> float | None:
         created = self.outcome.facts.get("created")

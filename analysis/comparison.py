@@ -18,6 +18,8 @@ from analysis.levels import LevelRow
 from analysis.objectives import DEFAULT_FAILED_LIMIT, level_doubts
 
 SOUGHT_SHARE = 0.05  # the change for which a sample size is recommended
+# One floor in ten is at least so many times as large as the usual one: the larger of two normal deviations.
+FLOOR_REACH = 1.9
 ALIKE_SHARE = 0.05  # by which mean lengths of two runs may differ
 
 
@@ -43,7 +45,7 @@ class Cell:
     least: float = 0.0
     corrected: float | None = None
     detectable: float | None = None
-    needed: int | None = None  # requests a run for a change of ``SOUGHT_SHARE`` to be found
+    needed: int | None = None  # for a change of ``SOUGHT_SHARE``: requests a run; runs a side where it has several
     verdict: Verdict = Verdict.UNKNOWN
     reason: str = ""
 
@@ -62,6 +64,8 @@ class LevelPair:
     rows: tuple[LevelRow, LevelRow]  # of the first run of each side
     left_out: str
     cells: tuple[Cell, ...]
+    size: int  # requests of the smaller run; where a side has several runs, runs of the smaller side
+    lasting: bool  # whether the floor is of several runs, which more requests do not lower
 
 
 @dataclass(frozen=True)
@@ -120,9 +124,18 @@ def comparisons(
 
 def _planned(cell: Cell, pair: LevelPair, tested: int) -> Cell:
     """With what could be found, and what it takes to find more."""
+    return replace(cell, detectable=cell.effect.detectable(tested), needed=_needed(cell, pair, tested))
+
+
+def _needed(cell: Cell, pair: LevelPair, tested: int) -> int | None:
+    """What makes the error small enough, and the floor too, where that is the chance of two halves and not a lasting
+    difference between runs."""
     larger = None if isinstance(cell.effect, FailureEffect) else cell.effect.runs_larger(SOUGHT_SHARE, tested)
-    needed = None if larger is None else math.ceil(larger * min(row.ok for row in pair.rows))
-    return replace(cell, detectable=cell.effect.detectable(tested), needed=needed)
+    if larger is None or (pair.lasting and cell.floor is not None and cell.floor >= SOUGHT_SHARE):
+        return None
+    if not pair.lasting and cell.floor is not None:
+        larger = max(larger, (FLOOR_REACH * cell.floor / SOUGHT_SHARE) ** 2)
+    return math.ceil(larger * pair.size)
 
 
 def _judged(cell: Cell, pair: LevelPair) -> Cell:
@@ -241,7 +254,9 @@ def _pair(
     failures = failure_effect(key, base, candidate)
     if failures is not None:
         cells.append(Cell(key, "failed_share", "failed", "lower", failures))
-    return LevelPair(key, rows, _left_out(key, (*base, *candidate)), tuple(cells))
+    runs = (*base, *candidate)
+    size = min(row.ok for row in rows) if len(runs) == 2 else min(len(base), len(candidate))
+    return LevelPair(key, rows, _left_out(key, runs), tuple(cells), size, bool(repeated) or len(runs) > 2)
 
 
 def _effect(

@@ -51,6 +51,7 @@ def _sentence(cell: Cell) -> str:
 
 def _cells(one: Comparison) -> TextTable:
     classes = any(cell.key[1] for cell in one.cells)
+    several = len(one.base) + len(one.candidate) > 2
     header = [
         "level",
         *(["class"] if classes else []),
@@ -60,7 +61,7 @@ def _cells(one: Comparison) -> TextTable:
         "change (95 %)",
         "floor",
         "detectable",
-        f"requests for {SOUGHT_SHARE:.0%}",
+        f"{'runs' if several else 'requests'} for {SOUGHT_SHARE:.0%}",
         "verdict",
     ]
     body = [
@@ -146,8 +147,8 @@ def rules(found: list[Comparison]) -> list[str]:
     )
     floor = "floor: the largest effect seen where nothing differs: between repeated runs, else between halves of a run"
     power = (
-        f"detectable: the change that would be found in {POWER:.0%} of such comparisons; requests for "
-        f"{SOUGHT_SHARE:.0%}: how many each run would need for a change as small as that"
+        f"detectable: the change that would be found in {POWER:.0%} of such comparisons; requests, runs for "
+        f"{SOUGHT_SHARE:.0%}: how many each run, each side would need for a change as small as that"
     )
     alone = any(len(one.base) == len(one.candidate) == 1 and one.base[0].run is not None for one in found)
     order = "one run a side: a server that became slower between the two looks the same; make ab takes turns"

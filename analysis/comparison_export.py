@@ -62,7 +62,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "p_corrected": cell.corrected,
         "floor": cell.floor,
         "detectable": cell.detectable,
-        "requests_for_5_percent": cell.needed,
+        "needed_for_5_percent": cell.needed,
         "verdict": cell.verdict.value,
         "reason": cell.reason,
     }

@@ -34,8 +34,8 @@ class Spread:
 
 @dataclass(frozen=True)
 class Estimate:
-    """``parts``: what each group adds to the deviation of the logarithm of ``value``, in the order of time; ``error``: of
-    that logarithm the standard error, where nothing but an interval is known. ``None`` is unknown."""
+    """``parts``: what each group adds to the deviation of the logarithm of ``value``, in the order of time; ``error``:
+    the standard error of that logarithm, where nothing but an interval is known. ``None`` is unknown."""
 
     value: float
     n: int

@@ -16,14 +16,12 @@ from random import Random
 import numpy as np
 import pandas as pd
 
-from analysis.compared_run import ComparedRun
-from analysis.figures import Figure
+from analysis.compared_run import ComparedRun, Sample
+from analysis.figures import Figure, Values
 from analysis.levels import LevelRow
 from analysis.outcome import Outcome
-from analysis.requests_csv import column_of
 from analysis.run_folder import Run
-from tokenswarm.metrics import METRICS
-from tokenswarm.records import Phase
+from analysis.window import Arrivals
 
 STEP_S, STEP_PER_USER_S, PREFILL_TOKEN_S = 0.02, 0.001, 0.0001
 WANDER, WANDER_S, SCATTER = 0.03, 1.5, 0.05  # how far the speed wanders, and for how long it stays there
@@ -54,42 +52,35 @@ class Load:
 
 def played(server: Server, seed: int, load: Load = Load(), start_s: float = 0.0) -> ComparedRun:
     """One level; ``start_s`` on the axis of the drift."""
-    frame = pd.DataFrame(_rows(server, Random(seed), load, start_s), columns=_NAMES)
-    frame["finished_s"] = frame["last_token_s"]
-    frame["scheduled_s"] = frame["sent_s"]
-    frame["first_output_s"] = frame["first_token_s"]
-    frame["phase"], frame["traffic"], frame["error_kind"] = Phase.MEASURED.value, "chat", None
-    for metric in METRICS.values():
-        frame[metric.name] = column_of(metric, frame)
+    sent, first, last, tokens = np.array(_rows(server, Random(seed), load, start_s)).T
+    metrics = {"ttft_s": first - sent, "tpot_s": (last - first) / (tokens - 1), "e2e_s": last - sent}
+    arrived = pd.DataFrame({"first_token_s": first, "last_token_s": last, "output_tokens": tokens})
+    sample = Sample(metrics, sent, np.zeros(len(sent)), Arrivals.of(arrived))
     name = f"c={load.users}"
-    row = LevelRow(0, load.users, "chat", name, state="complete", requests=len(frame), ok=len(frame))
-    wall_s = float(frame["last_token_s"].max() - frame["sent_s"].min())
-    row.figures = _latencies(frame) | {"output_tok_s": Figure(float(frame["output_tokens"].sum()) / wall_s)}
+    row = LevelRow(0, load.users, "chat", name, state="complete", requests=len(sent), ok=len(sent))
+    row.figures = _latencies(metrics) | {"output_tok_s": Figure(float(tokens.sum() / (last.max() - sent.min())))}
     outcome = Outcome("virtual", "run folder", "virtual", levels=[row], classes=[row])
-    run = Run(Path("virtual"), {}, {}, *[frame] * 6, unix_minus_master_s=0.0)
-    return ComparedRun("virtual", outcome, run, {name: frame})
+    run = Run(Path("virtual"), {}, {}, *[arrived] * 6, unix_minus_master_s=0.0)
+    return ComparedRun("virtual", outcome, run, samples={(name, "chat"): sample})
 
 
-def _latencies(frame: pd.DataFrame) -> dict[str, Figure]:
+def _latencies(metrics: dict[str, Values]) -> dict[str, Figure]:
     figures = {}
-    for name in ("ttft", "tpot", "e2e"):
-        values = frame[f"{name}_s"]
-        figures |= {f"{name}_p{q}_s": Figure(float(np.quantile(values, q / 100))) for q in (50, 95)}
-        figures[f"{name}_mean_s"] = Figure(float(values.mean()))
+    for name, values in metrics.items():
+        short = name.removesuffix("_s")
+        figures |= {f"{short}_p{q}_s": Figure(float(np.quantile(values, q / 100))) for q in (50, 95)}
+        figures[f"{short}_mean_s"] = Figure(float(values.mean()))
     return figures
 
 
-_NAMES = ["ticket", "user", "sent_s", "first_token_s", "last_token_s", "prompt_tokens", "output_tokens"]
-
-
-def _rows(server: Server, rng: Random, load: Load, start_s: float) -> list[list[float]]:
+def _rows(server: Server, rng: Random, load: Load, start_s: float) -> list[tuple[float, float, float, int]]:
     work = Random(load.work)
     free = [(start_s + user * 0.001, user) for user in range(load.users)]
     heapq.heapify(free)
     prefilled_s, wander, last_s = start_s, rng.gauss(0.0, WANDER), start_s
     between = math.exp(rng.gauss(0.0, server.between)) if server.between else 1.0
     rows = []
-    for ticket in range(load.requests):
+    for _ in range(load.requests):
         sent_s, user = heapq.heappop(free)
         kept = math.exp(-(sent_s - last_s) / WANDER_S)
         wander, last_s = wander * kept + rng.gauss(0.0, WANDER * math.sqrt(1.0 - kept * kept)), sent_s
@@ -100,6 +91,6 @@ def _rows(server: Server, rng: Random, load: Load, start_s: float) -> list[list[
         step_s = (STEP_S + STEP_PER_USER_S * load.users) * slowness * math.exp(rng.gauss(0.0, SCATTER))
         first_s = prefilled_s + step_s
         ended_s = first_s + (output - 1) * step_s
-        rows.append([ticket, user, sent_s, first_s, ended_s, prompt, output])
+        rows.append((sent_s, first_s, ended_s, output))
         heapq.heappush(free, (ended_s + 0.001, user))
     return rows
