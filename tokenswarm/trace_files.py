@@ -19,6 +19,7 @@ from tokenswarm.trace import TraceSession, TraceTurn
 from tokenswarm.trace_formats import READERS, format_of
 
 _EMPTY = "without a prompt or an answer"
+LONGEST_S = 604_800  # a week, as other loads
 _LISTED = 5  # names in one line
 _AT = attrgetter("at_s")
 
@@ -75,7 +76,13 @@ def _read(replay: Replay, _changed_ns: int, _size: int) -> Trace:
         if not sessions:
             left_out = _counts(filters.left_out) or "it has none"
             raise InputError(f"{replay.trace}: no session is left to play: {left_out}")
-        return Trace(tuple(_retimed(sessions, replay.speed)), name, dict(filters.left_out))
+        trace = Trace(tuple(_retimed(sessions, replay.speed)), name, dict(filters.left_out))
+    if trace.length_s > LONGEST_S:
+        raise InputError(
+            f"{replay.trace}: sessions arrive for {trace.length_s:,.0f} s, longer than {LONGEST_S:,} s; "
+            "take a part of it (load.replay.from_s, to_s, most_sessions) or a higher speed"
+        )
+    return trace
 
 
 class _Filters:

@@ -24,6 +24,7 @@ READERS: dict[str, Reader] = {
     "burstgpt": burstgpt_sessions,
     "azure": azure_sessions,
 }
+_GZIP = b"\x1f\x8b"
 _WANTED = "a trace of tokenswarm or Mooncake (JSON lines), BurstGPT or Azure (CSV with a header) is wanted"
 
 
@@ -35,6 +36,8 @@ def format_of(path: str, asked: TraceFormat) -> str:
     number, line = first
     if line.startswith(b"version https://git-lfs"):
         raise InputError(f"{path}:{number}: a pointer of Git LFS, not the trace itself; fetch it with git lfs pull")
+    if line.startswith(_GZIP):
+        raise InputError(f"{path}: is compressed with gzip; unpack it (gunzip)")
     found = _shown_by(line) if asked == "auto" else asked
     if found is None:
         text = shown(line[:1000].decode("utf-8", "replace"))

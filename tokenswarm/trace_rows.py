@@ -20,7 +20,7 @@ def bad_row(path: str | Path, line: int, problem: str) -> InputError:
 
 def shown(value: str) -> str:
     """A value in the space that one line has for it."""
-    text = " ".join(value.split())
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(value.split()))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

@@ -213,6 +213,11 @@ def test_requests_without_an_answer_are_left_out(tmp_path: Path):
         ("TIMESTAMP,ContextTokens\n", {}, ":1: no column 'GeneratedTokens'; wanted is a header with TIMESTAMP, "
                                           "ContextTokens, GeneratedTokens"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n", {}, ": no session is left to play: it has none"),
+        ("\x1b[31mred\x07,1\n", {}, ":1: value \ufffd[31mred\ufffd,1: a trace of tokenswarm or Mooncake (JSON lines), "
+                                    "BurstGPT or Azure (CSV with a header) is wanted"),
+        (MOONCAKE + '{"timestamp": 1209600000, "input_length": 1, "output_length": 1}\n', {},
+         ": sessions arrive for 1,209,600 s, longer than 604,800 s; take a part of it (load.replay.from_s, to_s, "
+         "most_sessions) or a higher speed"),
         (MOONCAKE, {"from_s": 60}, ": no session is left to play: 4 outside from_s and to_s"),
     ],
 )  # fmt: skip
@@ -252,7 +257,7 @@ def test_bytes_that_are_no_text(tmp_path: Path):
     packed, foreign = tmp_path / "t.gz", tmp_path / "t.csv"
     packed.write_bytes(b"\x1f\x8b\x08\x00rest")
     foreign.write_bytes(AZURE.encode() + b"\xff\xfe,1,1\n")
-    for file, place in ((packed, f"{packed}:1: value "), (foreign, f"{foreign}:")):
+    for file, place in ((packed, f"{packed}: is compressed with gzip; unpack it (gunzip)"), (foreign, f"{foreign}:")):
         with pytest.raises(InputError) as caught:
             read_trace(Replay(trace=str(file)))
         assert str(caught.value).startswith(place)
