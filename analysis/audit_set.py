@@ -130,7 +130,7 @@ def document_of(sets: Iterable[FigureSet]) -> Document:
     lone = max(by_users[min(by_users)]) if by_users else None
     usual = {users: statistics.median(found) for users, found in by_users.items()}
     implied = tuple(tokens for one in sets if (tokens := one.implied_tokens) is not None)
-    told = tuple(tokens.value for one in sets if (tokens := one.told_tokens) is not None)
+    told = tuple(mean.value for one in sets if (mean := one.told_tokens) is not None)
     return Document(lone, usual, implied, told)
 
 
