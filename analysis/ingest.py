@@ -7,7 +7,6 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +142,10 @@ def _of(sample: LogSample, name: str, by: float) -> Figure:
 
 
 def _joined(run: Run, paths: Sequence[Path], offset_s: float | None) -> Report:
+    if run.unix_minus_master_s is None:
+        raise InputError(f"{run.path}: wanted a run with its workers.csv, whose clocks a log is laid on")
+    if offset_s is None and run.timeline.empty:
+        raise InputError(f"{run.path}: wanted a run with its timeline.csv, or --offset for the log's clock")
     rows, _ = level_rows(run)
     found = [_beside(run, rows, path, offset_s) for path in paths]
     return Report(
@@ -190,14 +193,8 @@ def _aligned(run: Run, log: EngineLog, curve: LogCurve, offset_s: float | None) 
 
 def _near_s(run: Run) -> float | None:
     """When the run was, seconds since 1970."""
-    seconds = run.timeline["second"].dropna()
-    if len(seconds):
-        return float(seconds.iloc[0])
-    try:
-        created = datetime.fromisoformat(str(run.facts.get("created")))
-    except ValueError:
-        return None
-    return created.replace(tzinfo=created.tzinfo or UTC).timestamp()
+    sent = run.requests["sent_s"].dropna()
+    return None if sent.empty or run.unix_minus_master_s is None else float(sent.min()) + run.unix_minus_master_s
 
 
 def _parts(log: EngineLog, aligned: Alignment | None, levels: list[LogLevel]) -> list[Part]:

@@ -197,8 +197,10 @@ def _closing(window: EngineWindow, requests: Both, generation: Both, prompt: Bot
 
 _WHY_NOT: dict[Counting, str] = {
     Counting.NO_EDGES: "the engine was not sampled at both ends of the level",
-    Counting.RESTARTED: "the engine's process, or its counters, began anew within the level",
-    Counting.REPLICAS: "several replicas answered behind this URL: their counters cannot be subtracted",
+    Counting.RESTARTED: "the engine's process, or its counters, began anew within the level; its log tells why",
+    Counting.REPLICAS: (
+        "several replicas answered behind this URL, their counters cannot be subtracted; measure one of them directly"
+    ),
 }
 
 

@@ -320,3 +320,30 @@ def test_a_run_without_a_log(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     folder = run_folder(tmp_path / "run")
     assert main(["ingest", str(folder)]) == 2
     assert capsys.readouterr().err == f"{folder}: wanted the log of a server after the run folder\n"
+
+
+def test_a_run_without_clocks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without the clocks of its processes nothing can be laid on a run, without its timeline only by hand."""
+    folder, log = run_folder(tmp_path / "run"), tmp_path / "server.log"
+    log.write_text(lines(0))
+    (folder / "timeline.csv").unlink()
+    assert main(["ingest", str(folder), str(log)]) == 2
+    assert capsys.readouterr().err == f"{folder}: wanted a run with its timeline.csv, or --offset for the log's clock\n"
+    assert main(["ingest", str(folder), str(log), "--offset", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["logs"][0]["levels"][0]["running_mean"] == 2.0
+    (folder / "workers.csv").unlink()
+    assert main(["ingest", str(folder), str(log), "--offset", "0"]) == 2
+    assert capsys.readouterr().err == f"{folder}: wanted a run with its workers.csv, whose clocks a log is laid on\n"
+
+
+def test_a_free_running_load(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without levels there is one row for the whole run: 2, 5 and 1 running in 10 lines each."""
+    folder, log = run_folder(tmp_path / "run"), tmp_path / "server.log"
+    log.write_text(lines(0))
+    for name in ("requests.csv", "timeline.csv"):
+        table = pd.read_csv(folder / name, dtype=str).assign(level="")
+        table.to_csv(folder / name, index=False)
+    assert main(["ingest", str(folder), str(log), "--json"]) == 0
+    (level,) = json.loads(capsys.readouterr().out)["logs"][0]["levels"]
+    assert (level["level"], level["label"]) == (None, "free-running")
+    assert level["running_mean"] == pytest.approx(8 / 3, abs=0.1)
