@@ -28,29 +28,36 @@ _TIMES = {
     r"\bttft\b|\bfirst token\b": "ttft",
     r"\bitl\b|\binter token\b|\btbt\b|\btime between tokens\b": "itl",
     r"\btpot\b|\bper (?:output |generated )?token\b|/ ?tok(?:en)?\b": "tpot",
-    r"\be2el?\b|\bend to end\b|\blatency\b|\bresponse time\b|\brequest time\b|\btotal time\b": "e2e",
+    r"\be2el?\b|\bend to end\b|\blat(?:ency)?\b|\bresponse time\b|\b(?:request|total) (?:time|duration)\b": "e2e",
 }
 _RATES = {
     r"\bpeak\b|\bburst\b|\bbest second\b|\bmax(?:imum)?\b": "peak_tok_s",
-    r"(?:\bper|/|\bsingle|\beach|\bone) ?(?:request|req|user|stream|client|session)\b|\bdecode speed\b": (
+    r"(?:\bper |/ ?|\bsingle |\beach |\bone )?\b(?:request|req|user|stream|client|session)\b|\bdecode speed\b": (
         "per_request_tok_s"
     ),
     r"\boutput\b|\bgen(?:eration|erated)?\b|\bdecode\b|\bcompletion\b": "output_tok_s",
     r"\bprompt\b|\binput\b|\bprefill\b": "prompt_tok_s",
     r"\btotal\b|\bcombined\b": "total_tok_s",
 }
+# Words that may stand beside a metric without making it another one. "scheduled TTFT" is no TTFT.
+_BESIDE_TIMES = re.compile(r"time|lat(?:ency)?|to|total|full|request|response|of|the|for|percentile|pctl")
+_BESIDE_RATES = re.compile(
+    r"throughput|tput|output|out|gen|generation|generated|aggregated?|agg|system|server|overall|sustained|total|mean|avg"
+    r"|average|speed|rate|decode|of|the"
+)
 _WHOLE = {
-    r"table|section|source|sheet|experiment": "table",
-    r"config|configuration|model|variant|quant|quantization|engine|set ?up|system|server|deployment|arm|precision|name"
-    r"|version|build": "configuration",
-    r"c|cc|conc|(?:max |num |target )?concurren(?:cy|t)(?: users| requests| streams| clients)?"
-    r"|(?:num |n |number of |parallel |active )?(?:users|streams|clients|sessions)|parallel|parallelism": "concurrency",
-    r"n|samples|sent|(?:num |n |number of |measured |total )?(?:requests?|reqs?|prompts)": "requests",
-    r"ok|(?:num |n )?(?:success(?:es|ful)?|succeeded|completed|good)(?: requests| reqs)?": "ok",
-    r"(?:num |n )?(?:fail(?:ed|ures?|s)?|errors?|errored|ko)(?: requests| reqs)?": "failed",
+    r"(?:source |printed )?(?:table|section)|source|sheet|experiment": "table",
+    r"(?:model |server |engine )?(?:config|configuration|cfg)(?: name)?|model|variant|quant|quantization|engine|set ?up"
+    r"|system|server|deployment|arm|precision|name|version|build": "configuration",
+    r"c|cc|conc|(?:max |num |target )?concurren(?:cy|t)(?: level| users| requests| streams| clients)?|user count|vus"
+    r"|(?:num |n |# ?|number of |parallel |active )?(?:users|streams|clients|sessions)"
+    r"|parallel(?: requests)?|parallelism": "concurrency",
+    r"n|samples|sent|request count|(?:num |n |# ?|number of |measured |total )?(?:requests?|reqs?|prompts)": "requests",
+    r"(?:num |n |# ?)?(?:ok|success(?:es|ful)?|succeeded|completed|good)(?: requests| reqs| count)?": "ok",
+    r"(?:num |n |# ?)?(?:fail(?:ed|ures?|s)?|errors?|errored|err|ko)(?: requests| reqs| count)?": "failed",
     r"wall(?: ?(?:clock|time))*|duration|elapsed(?: time)?|run ?time": "wall_s",
     r"(?:output |generated |completion |total output )?tokens(?: generated| out)?": "tokens",
-    r"(?:output |overall |system )?throughput": "output_tok_s",
+    r"(?:output |overall |system )?(?:throughput|tput)": "output_tok_s",
 }
 _MEANS = {
     r"(?:output|generated|completion) (?:tokens|length|len)": "output_tokens_mean",
@@ -76,14 +83,16 @@ class Heading:
 def heading_of(title: str) -> Heading:
     """Of a title such as ``ttft_p95_ms``, ``TTFT (median, s)``, ``Output tokens/s`` or ``Users``."""
     text = _plain(title)
-    if _TOKENS_PER_S.search(text):
-        return Heading(_found(_RATES, text) or "output_tok_s")
+    if found := _TOKENS_PER_S.search(text):
+        rate, beside = _found(_RATES, f"{text[: found.start()]} {text[found.end() :]}")
+        return Heading((rate or "output_tok_s") if _only(_BESIDE_RATES, beside) else "")
     if _REQUESTS_PER_S.search(text):
         return Heading("requests_per_s")
     rest, statistic = _taken(text, _STATISTICS)
     rest, scale = _taken(rest, _UNITS)
-    if metric := _found(_TIMES, rest):
-        return _time(metric, statistic, scale)
+    metric, beside = _found(_TIMES, rest)
+    if metric:
+        return _time(metric, statistic, scale) if _only(_BESIDE_TIMES, beside) else Heading("")
     if statistic:
         return Heading(_whole(_MEANS, rest) if statistic == "mean" else "")
     name = _whole(_WHOLE, text) or _whole(_WHOLE, rest)
@@ -93,11 +102,19 @@ def heading_of(title: str) -> Heading:
 def _plain(title: str) -> str:
     """Lower case, words apart by one space."""
     text = title.strip().lower().replace("µ", "u").replace("μ", "u")
-    return re.sub(r"[\s_\-:,@.`*()\[\]]+", " ", text).strip()
+    return re.sub(r"[\s_\-:,@.`*()\[\]]+", " ", text.replace("#", "# ")).strip()
 
 
-def _found(patterns: dict[str, str], text: str) -> str:
-    return next((name for pattern, name in patterns.items() if re.search(pattern, text)), "")
+def _found(patterns: dict[str, str], text: str) -> tuple[str, list[str]]:
+    """What the first pattern that is in the text stands for, and the words beside it."""
+    for pattern, name in patterns.items():
+        if found := re.search(pattern, text):
+            return name, f"{text[: found.start()]} {text[found.end() :]}".split()
+    return "", text.split()
+
+
+def _only(allowed: re.Pattern[str], words: list[str]) -> bool:
+    return all(allowed.fullmatch(word) for word in words)
 
 
 def _whole(patterns: dict[str, str], text: str) -> str:
