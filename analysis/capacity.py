@@ -104,7 +104,7 @@ def amount(load: float, of_users: bool) -> str:
 
 
 def _together(points: Sequence[Point]) -> LoadPoint:
-    """A limit that is missed for sure decides; else all must be known."""
+    """A limit that is missed for sure decides; else what is open does."""
     first = points[0]
     missed = [one for one in points if one.evidence is Evidence.MISSES]
     unsure = [one for one in points if one.evidence is Evidence.OPEN]
@@ -118,8 +118,9 @@ def _together(points: Sequence[Point]) -> LoadPoint:
 
 
 def _nearness(point: Point) -> float:
+    """What is unknown comes before all that is known."""
     value, limit = point.check.value, point.check.limit
-    return -1.0 if value is None else value / limit if limit else (math.inf if value else 0.0)
+    return math.inf if value is None else value / limit if limit else (math.inf if value else 0.0)
 
 
 def _bracket(points: Sequence[LoadPoint], proof: dict[Evidence, bool] | None) -> Bracket:

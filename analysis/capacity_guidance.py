@@ -83,18 +83,26 @@ def _tier(tier: Tier, capacity: Capacity, reached: float, fewest: int) -> Senten
     beside = "".join(f" {point.row.name} left out: {_unusable(point, fewest)}." for point in passed)
     beside += _again(usable, misses)
     if not good and misses is not None:
-        text = f"{tier.name} ({_limits(tier)}): at no level that was measured, {misses.text}.{beside}"
-        return Sentence(tier.name, text, (misses.row.name,))
+        return _none(tier, misses, [point for point in passed if point.load < misses.load], fewest, beside)
     last = good[-1]
     names, open_ended = _names(last, misses), misses is None
+    unproven = "" if last.evidence is Evidence.FITS else _unproven(last)
     if last.load <= reached:
-        text = f"{tier.name} ({_limits(tier)}): no further, {_ends(misses)}.{beside}"
-        return Sentence(tier.name, text, names, last.load, open_ended)
+        text = f"{tier.name} ({_limits(tier)}): ends there too, {_ends(misses)}.{beside}"
+        return Sentence(tier.name, text, names, last.load, open_ended, unproven=unproven)
     span = _span(reached, last.load, capacity.of_users) + (" or more" if open_ended else "")
     shown = ", ".join(comparison(one) for one in _shown(tier, last.row))
     text = f"{span}: {tier.name} ({_limits(tier)}). {last.row.name} has {shown}; {_ends(misses)}.{beside}"
-    unproven = "" if last.evidence is Evidence.FITS else _unproven(last)
     return Sentence(tier.name, text, names, last.load, open_ended, unproven=unproven)
+
+
+def _none(tier: Tier, misses: LoadPoint, below: Sequence[LoadPoint], fewest: int, beside: str) -> Sentence:
+    """The lowest level that tells misses; lower ones that do not tell leave it open what would fit."""
+    if below:
+        withheld = f"{misses.text}, and below it {_why_none(below, fewest)}"
+        return Sentence(tier.name, "", (misses.row.name,), withheld=withheld)
+    text = f"{tier.name} ({_limits(tier)}): at no level that was measured, {misses.text}.{beside}"
+    return Sentence(tier.name, text, (misses.row.name,))
 
 
 def _again(usable: Sequence[LoadPoint], misses: LoadPoint | None) -> str:

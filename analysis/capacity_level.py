@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -13,6 +15,7 @@ from tokenswarm.quantiles import order_statistic_interval
 
 FAILED = "failed"
 _DUE = "scheduled_"
+_RATE = re.compile(r"([\d.]+)/s\b.*")  # name of a level by the clock, where nothing else tells its rate
 
 
 class Evidence(StrEnum):
@@ -49,7 +52,9 @@ def load_of(row: LevelRow) -> float | None:
     if not row.by_clock:
         return row.concurrency
     told = row.arrivals.rate_per_s if row.arrivals is not None else None
-    return row.figure("asked_requests_per_s").value if told is None else told
+    asked = row.figure("asked_requests_per_s").value if told is None else told
+    named = _RATE.fullmatch(row.label)
+    return float(named[1]) if asked is None and named else asked
 
 
 def barred(row: LevelRow) -> str:
@@ -90,6 +95,16 @@ def needed(q: float) -> int:
     return n
 
 
+def _too_few(figure: Figure, least: int) -> str:
+    """Neighbours that resemble each other are worth fewer independent requests."""
+    n = figure.n or 0
+    if figure.effective_n is None or n < least:
+        return f"{n} requests have no interval here, {least} or more have"
+    wanted = math.ceil(least * n / max(1.0, figure.effective_n))
+    worth = f"{n} requests that are worth {figure.effective_n:.0f} independent ones"
+    return f"{worth} have no interval here, about {wanted} would"
+
+
 def _failed(row: LevelRow) -> Figure:
     return Figure(None) if row.unknown_counts else share_figure(row.failed, row.ok + row.failed)
 
@@ -114,5 +129,5 @@ def _open_why(figure: Figure, metric: str) -> str:
         return "its interval holds the limit" if Mark.CENSORED not in figure.marks else "it is a lower bound"
     q = next((q for name, q in QUANTILES.items() if f"_{name}_" in metric), None)
     if Mark.NO_BOUND in figure.marks and q is not None:
-        return f"{figure.n} requests have no interval here, {needed(q)} or more have"
+        return _too_few(figure, needed(q))
     return "its source tells no interval"

@@ -56,9 +56,10 @@ class Knee:
             else f"{'the lowest level' if self.low is None else f'{self.low:g}'} to "
             f"{'beyond what was measured' if self.high is None else f'{self.high:g}'} by the intervals"
         )
+        users = f"{self.at:g} user{'s' * (self.at != 1)}"
         return (
-            f"{self.at:g} users ({ends}): from there to {bought.after.name} a doubling of the load bought "
-            f"{_percent(bought.gain.value)} throughput, less than {self.least:.0%}"
+            f"{users} ({ends}): from there to {bought.after.name} a doubling of the load "
+            f"bought {_percent(bought.gain.value)} throughput, less than {self.least:.0%}"
         )
 
 
