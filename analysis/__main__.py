@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from analysis import audit_report, caption_report, ceiling_report, report_files, trace_export
+from analysis import audit_report, capacity_report, caption_report, ceiling_report, report_files, trace_export
 from analysis import ceiling_experts as experts_report
 from analysis import compare as compare_report
 from analysis import ingest as ingest_report
@@ -91,6 +91,12 @@ def audit(options: argparse.Namespace) -> int:
     text, code = audit_report.report(named, options, read_outcome)
     sys.stdout.write(text)
     return code
+
+
+def capacity(options: argparse.Namespace) -> int:
+    """The users or the rate that fit each objective, the knee, why no more fits, and guidance in sentences."""
+    sys.stdout.write(capacity_report.report(_run_of(options.run), options, read_outcome))
+    return 0
 
 
 def ceiling(options: argparse.Namespace) -> int:
@@ -178,6 +184,7 @@ def _parser() -> argparse.ArgumentParser:
         ("interference", interference, interference_report.add_options),
         ("audit", audit, audit_report.add_options),
         ("compare", compare, compare_report.add_options),
+        ("capacity", capacity, capacity_report.add_options),
         ("ceiling", ceiling, ceiling_report.add_options),
         ("experts", experts, experts_report.add_options),
         ("ingest", ingest, ingest_report.add_options),
