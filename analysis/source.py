@@ -88,9 +88,9 @@ def _outcome_of_folder(folder: Path, failures_infinite: bool) -> Outcome:
 def _outcome_of_file(path: Path, failures_infinite: bool) -> Outcome:
     if holds_json(path):
         return outcome_of_json(path)
-    if path.name.endswith(HISTORY):
-        return outcome_of_history(path)
     names = header_of(path)
+    if path.name.endswith(HISTORY) or {"Timestamp", "User Count"} <= set(names):
+        return outcome_of_history(path)
     if "sent_s" in names:
         return outcome_of_run(run_of_requests(path), failures_infinite=failures_infinite)
     prefix = prefix_of(path)

@@ -41,6 +41,12 @@ def test_c03_history_without_users() -> None:
     ] == expected("C03")["history"]
 
 
+def test_history_under_another_name(table: Any, tmp_path: Path) -> None:
+    """It is known by what it holds."""
+    shutil.copy(CASES / "C17" / "run_stats_history.csv", tmp_path / "steps.csv")
+    assert [level["concurrency"] for level in table(tmp_path / "steps.csv", "--json").json["levels"]] == [4, 8, 16]
+
+
 @pytest.mark.parametrize("run", ["C17", "C17/run", "C17/run_stats_history.csv"])
 def test_c17_levels_of_a_load_in_steps(table: Any, run: str) -> None:
     """Numbers of users that were held are levels, those in between are ramp and named as such."""

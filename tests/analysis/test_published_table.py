@@ -161,6 +161,19 @@ def test_markdown_table(tmp_path: Path) -> None:
     ]
 
 
+def test_our_own_table_is_one_too(table: Any, tmp_path: Path) -> None:
+    """The CSV of a run, read again, gives its figures and counts; columns that mean more are not mistaken."""
+    run = Path(__file__).parent / "runs" / "small"
+    (tmp_path / "old.csv").write_text(table(run, "--format", "csv").out)
+    first, again = (table(path, "--json").json["levels"] for path in (run, tmp_path / "old.csv"))
+    for one, other in zip(first, again, strict=True):
+        for name in ("concurrency", "requests", "ok", "failed"):
+            assert one[name] == other[name]
+        assert {"output_tok_s", "ttft_p50_s", "tpot_p95_s", "e2e_p99_s", "tokens", "wall_s"} < other["figures"].keys()
+        for name, figure in other["figures"].items():
+            assert figure["value"] == pytest.approx(one["figures"][name]["value"], abs=1e-6), name
+
+
 def test_what_cannot_be_read_is_left_blank_and_said(tmp_path: Path) -> None:
     """A cell that is no number, a time whose unit cannot be told, a figure without its statistic."""
     (tmp_path / "t.csv").write_text("c,tok/s,TTFT p50,E2E (s),ok\n1,fast,40,3.1,4\n2,30,60,3.5,4\n")
