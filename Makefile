@@ -12,7 +12,7 @@ RUN      ?=
 ARGS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run ui prefix-cache interference ab table calibrate test lint bench engines test-engines clean
+.PHONY: help setup demo run ui prefix-cache interference ab table report calibrate test lint bench engines test-engines clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -48,6 +48,9 @@ ui: $(READY) ## Locust's page on http://127.0.0.1:8089; URL= and SCENARIO= are o
 
 table: $(READY) ## RUN=results/…: the table of a finished run (default: the newest); ARGS=--by-class
 	$(BIN)/python -m analysis table $(RUN) $(ARGS)
+
+report: $(READY) ## RUN=results/…: everything about a run on one page that opens anywhere (ARGS=--markdown: as text too)
+	$(BIN)/python -m analysis report $(RUN) $(ARGS)
 
 calibrate: $(READY) ## SCENARIO=...: what this machine measures truthfully at that load; runs then say so (ARGS="--processes 2")
 	$(BIN)/python -m benchmarks.calibrate $(SCENARIO) $(ARGS)

@@ -8,6 +8,7 @@ ALLOWED = (
     ("vLLM is not installed", "needs a CPU build of torch"),
     ("could not import 'datasets'", "a large package that only images.hub needs"),
     ("no IPv6 loopback", "a kernel without IPv6"),
+    ("no Chromium, and no root", "a browser that cannot be installed"),
     ("network namespaces need root", "a machine that is not the tests' own"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -102,9 +103,12 @@ def curves(outcome: Outcome) -> Plots:
 
 def load_of(row: LevelRow) -> float | None:
     """Users of a closed loop, or the rate at which sessions arrive; ``None`` where nobody tells."""
-    if row.by_clock:
-        return None if row.arrivals is None else row.arrivals.rate_per_s
-    return row.concurrency
+    if not row.by_clock:
+        return row.concurrency
+    if row.arrivals is not None and row.arrivals.rate_per_s is not None:
+        return row.arrivals.rate_per_s
+    named = re.match(r"([\d.]+)/s", row.name)  # a level with a steady rate is called by it
+    return float(named.group(1)) if named else None
 
 
 def load_axis(outcome: Outcome) -> str:
@@ -180,8 +184,7 @@ def _latency(outcome: Outcome, loads: dict[int | None, float], what: Latency) ->
         _key(axes, names)
         _finish(axes, outcome, loads, f"{title}, {what.unit}")
         svg = svg_of(figure, f"plot-{what.name}", f"{title} against {load_axis(outcome)}, p50 and p95")
-    bars = " Bars are 95 % intervals; a point without one rests on too few requests."
-    return Plot(f"plot-{what.name}", title, _caption(what.says + bars, drawn.values()), svg)
+    return Plot(f"plot-{what.name}", title, _caption(what.says, drawn.values()), svg)
 
 
 def _scaling(outcome: Outcome) -> Plot | str:
@@ -243,12 +246,16 @@ def _key(axes: Axes, names: Sequence[str]) -> None:
 
 def _finish(axes: Axes, outcome: Outcome, loads: dict[int | None, float], title: str) -> None:
     axes.set(xlabel=load_axis(outcome), ylabel=title)
+    axes.margins(y=0.08)
     axes.set_ylim(bottom=0)
     spread(axes, list(loads.values()))
 
 
 def _caption(says: str, drawn: Iterable[list[Point]]) -> str:
     points = [point for one in drawn for point in one]
+    sure = [point.figure.low is not None for point in points]
+    if any(sure):
+        says += " Bars are 95 % intervals" + ("." if all(sure) else "; a point without one rests on too few requests.")
     return says if all(point.credible for point in points) else f"{says} {_HOLLOW}"
 
 

@@ -64,7 +64,7 @@ def _plot(outcome: Outcome, rows: pd.DataFrame, metric: tuple[str, str, str, flo
             axes.set_xlim(left=0)
         axes.set_ylim(0, 101)
         axes.set(xlabel=f"{title}, {unit}", ylabel="requests that took at most that, %")
-        legend(axes, handles, [one_line(row.name) for row, _ in drawn], loc="lower right")
+        legend(axes, handles, [one_line(row.name) for row, _ in drawn])
         svg = svg_of(figure, key, f"Distribution of {heading} at each level")
     left_out = len(known) - len(drawn)
     says = _SAYS[name] + (f" {len(drawn)} of {len(known)} levels are drawn." if left_out else "")

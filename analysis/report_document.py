@@ -22,14 +22,14 @@ from analysis.report_sections import Block, Bullets, Document, Fold, Prose, Sect
 from analysis.report_timeline import timeline
 
 
-def document_of(runs: Sequence[ComparedRun]) -> Document:
-    """Of the last run; with a base before it, also of how the two differ."""
+def document_of(runs: Sequence[ComparedRun], allowed: Sequence[str] = ()) -> Document:
+    """Of the last run; with a base before it, also of how the two differ. ``allowed``: differences that are wanted."""
     last = runs[-1]
     outcome, run = last.outcome, last.run
     verdict = judge(outcome)
     sections = [
         Section("findings", "Findings", _finding_blocks(findings(outcome, verdict), outcome)),
-        *([Section("comparison", "Comparison", comparison_blocks(runs[0], last))] if len(runs) == 2 else []),
+        *([Section("comparison", "Comparison", comparison_blocks(runs[0], last, allowed))] if len(runs) == 2 else []),
         Section("load", "Over the load", [curves(outcome)]),
         Section(
             "results", "Results", [*result_blocks(outcome, parts_of(outcome, verdict, Choice())), *_notes(outcome)]
@@ -50,7 +50,11 @@ def _finding_blocks(found: Findings, outcome: Outcome) -> list[Block]:
         blocks.append(Prose((f"SIMULATED: {SIMULATED_TEXT}.",)))
     if found.warnings:
         blocks.append(Bullets(found.warnings, warn=True))
-    blocks.append(Bullets(found.said) if found.said else Prose(("Nothing can be concluded from this run.",)))
+    if outcome.doubts and found.said:
+        blocks.append(Prose(("The run as a whole is not credible; this is what it says as far as it goes:",)))
+    blocks.append(
+        Bullets(found.said) if found.said else Prose(("No rule found enough here to draw a conclusion from.",))
+    )
     if found.advice:
         blocks += [Prose(("To be surer next time:",)), Bullets(found.advice, warn=True)]
     if found.withheld:

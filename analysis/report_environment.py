@@ -18,21 +18,23 @@ _PACKAGES = ("tokenswarm", "locust", "gevent", "geventhttpclient", "msgspec", "p
 
 
 def environment_blocks(outcome: Outcome, run: Run | None) -> list[Block]:
-    """Facts that are not known are named as such rather than left out."""
+    """What is not known is named below the facts."""
     target, made = mapping(outcome.facts.get("target")), mapping(outcome.facts.get("provenance"))
     url = target.get("url")
     rows = [
         ("server", url_without_secrets(str(url)) if url else _NOT_TOLD),
-        ("engine", _simulated(target) if outcome.simulated else _text(target.get("engine"), "not asked")),
+        ("engine", _simulated(target) if outcome.simulated else _text(target.get("engine"))),
         ("model", _text(target.get("model"))),
         ("begun", _text(outcome.facts.get("created"))),
-        ("run", _text(outcome.facts.get("run_id"))),
+        ("run id", _text(outcome.facts.get("run_id"))),
         ("source", f"{outcome.source}: {outcome.path}"),
         ("versions", ", ".join(f"{name} {made[name]}" for name in _PACKAGES if made.get(name)) or _NOT_TOLD),
         ("load generator ran on", _machine(made)),
         ("load processes", _processes(run)),
     ]
-    return [Facts(tuple((name, shown(value)) for name, value in rows))]
+    told = tuple((name, shown(value)) for name, value in rows if value != _NOT_TOLD)
+    untold = [name for name, value in rows if value == _NOT_TOLD]
+    return [Facts(told), *([Prose((f"Not told by this source: {', '.join(untold)}.",))] if untold else [])]
 
 
 def configuration_blocks(outcome: Outcome, run: Run | None) -> list[Block]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.compared_run import read_compared
+from analysis.compared_run import PART, read_compared
 from tokenswarm.errors import InputError
 
 
@@ -15,6 +15,8 @@ def write_report(paths: Sequence[str], options: argparse.Namespace) -> list[Path
 
     Raises ``RunFolderError`` for what is no run, ``InputError`` for a place that cannot be written to.
     """
+    if options.output and Path(options.output).suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"report: -o {options.output}: wanted a file that ends in .html")
     if len(paths) > 2:
         raise InputError(f"report: wanted one run, or a base and a candidate, not {len(paths)}: {', '.join(paths)}")
     # Drawing takes half a second to load, and only this command draws.
@@ -23,7 +25,7 @@ def write_report(paths: Sequence[str], options: argparse.Namespace) -> list[Path
     from analysis.report_page import page
 
     runs = [read_compared(path) for path in paths]
-    document = document_of(runs)
+    document = document_of(runs, options.allow or ())
     file = Path(options.output) if options.output else _beside(paths[-1])
     texts = {file: page(document)}
     if options.markdown:
@@ -44,14 +46,11 @@ def add_options(options: argparse.ArgumentParser) -> None:
     add = options.add_argument
     add("run", metavar="RUN", nargs="*", help="a run, or a base and a candidate (default: the newest run in results/)")
     add("-o", "--output", metavar="FILE.html", default="", help="default: report.html in the run folder")
-    add(
-        "--markdown",
-        action="store_true",
-        help="also write the same as Markdown, FILE.md, with the plots in FILE-plots/",
-    )
+    add("--markdown", action="store_true", help="also the same as Markdown: FILE.md, its plots in FILE-plots/")
+    add("--allow", metavar="NAME", action="append", help="of a comparison: a difference that is wanted")
 
 
 def _beside(path: str) -> Path:
     """In a run folder, else beside the files that the report is made from."""
-    place = Path(path)
+    place = Path(path if Path(path).exists() else path.rpartition(PART)[0] or path)
     return place / "report.html" if place.is_dir() else place.with_name(f"{place.stem}-report.html")

@@ -109,16 +109,29 @@ def _most_throughput(outcome: Outcome, rows: Sequence[LevelRow]) -> Sentence | W
     most = max(rows, key=_rate)
     first, told = rows[0], number_text(_rate(most), 0)
     text = f"Throughput is highest at {most.name}: {told} output tok/s"
-    if most is first:
-        return Sentence(f"{text}; more load brings no more.", _links(outcome, [most]))
-    times = f", {number_text(_rate(most) / _rate(first), 1)} times that of {first.name}"
-    gain = _rate(rows[-1]) / _rate(rows[-2]) - 1.0
-    if most is rows[-1] and gain > FLAT_GAIN:
-        open_end = (
-            f"; it still rose by {gain:.0%} from the level before, so the most that this server can do was not reached"
-        )
-        return Sentence(f"{text}{times}{open_end}.", _links(outcome, [first, *rows[-2:]]))
-    return Sentence(f"{text}{times}; beyond it nothing is gained.", _links(outcome, [first, most]))
+    times = "" if most is first else f", {number_text(_rate(most) / _rate(first), 1)} times that of {first.name}"
+    alike = [row for row in rows if row is most or _overlap(row, most)]
+    if len(alike) == len(rows):
+        return Withheld(what, "the intervals of all levels overlap")
+    if len(alike) > 1:
+        names = f"Throughput is highest at {listed(row.name for row in alike)}, which their intervals do not tell apart"
+        return Sentence(f"{names}: {told} output tok/s at {most.name}{times}.", _links(outcome, [first, *alike]))
+    if most is not rows[-1]:
+        return Sentence(f"{text}{times}; beyond it nothing is gained.", _links(outcome, [first, most]))
+    gain = _rate(most) / _rate(rows[-2]) - 1.0
+    if gain > FLAT_GAIN:
+        rest = f"it still rose by {gain:.0%} from the level before, so the most that this server can do was not reached"
+    else:
+        rest = f"from the level before it rose by {gain:.1%} only"
+    return Sentence(f"{text}{times}; {rest}.", _links(outcome, [first, *rows[1:][-2:]]))
+
+
+def _overlap(one: LevelRow, other: LevelRow) -> bool:
+    """False where an interval is unknown: then only the values tell."""
+    a, b = one.figure("output_tok_s"), other.figure("output_tok_s")
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return False
+    return a.low <= b.high and b.low <= a.high
 
 
 def _knee(outcome: Outcome, rows: Sequence[LevelRow]) -> Sentence | Withheld:

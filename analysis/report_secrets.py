@@ -22,7 +22,9 @@ _SECRET_WORD = re.compile(
     re.IGNORECASE,
 )
 _ASSIGNED = re.compile(
-    r"(?i)\b((?:proxy-)?authorization|(?:x-)?api[-_]?key|password|passwd|secret|access[-_]token)(\"?\s*[:=]\s*\"?)([^\s\",;}]+)"
+    r"\b((?:proxy-)?authorization|(?:x-)?api[-_]?key|password|passwd|secret|access[-_]token|(?:set-)?cookie)"
+    r"([\"']?\s*[:=]\s*[\"']?)(\$\{\w+\}|(?:(?:bearer|basic)\s+)?[^\s\"',}]+)",
+    re.IGNORECASE,
 )
 
 

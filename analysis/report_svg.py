@@ -18,6 +18,7 @@ from analysis.report_secrets import shown
 from analysis.report_theme import GRID, INK, MUTED, variables
 
 SMALL, WIDE = (5.2, 3.4), (10.6, 2.4)  # inches; a panel of a wide plot
+_LEGEND_WIDTH, _HANDLE_WIDTH = 70, 7  # letters beside each other above a small plot; of a line and its gaps
 _WIDE_RANGE = 8  # from here on, doublings are as far apart as each other
 _STYLE: Any = {
     "svg.fonttype": "none",  # text stays text
@@ -72,11 +73,18 @@ def svg_of(figure: Figure, key: str, title: str) -> str:
     return variables("\n".join(line.rstrip() for line in text.splitlines() if line.strip()))
 
 
-def legend(axes: Axes, handles: Iterable[Artist], labels: Iterable[str], **options: Any) -> None:
-    """Labels of strangers too: a name that begins with an underscore is a name."""
+def legend(axes: Axes, handles: Iterable[Artist], labels: Iterable[str]) -> None:
+    """Above the plot, where no line runs. Labels of strangers too: a name that begins with an underscore is a name."""
     shown = list(labels)
     if shown:
-        axes.legend(list(handles), shown, **options)
+        columns = max(1, min(len(shown), _LEGEND_WIDTH // (max(map(len, shown)) + _HANDLE_WIDTH)))
+        place: dict[str, Any] = {
+            "loc": "lower left",
+            "bbox_to_anchor": (0.0, 1.0),
+            "ncols": columns,
+            "borderaxespad": 0.2,
+        }
+        axes.legend(list(handles), shown, handlelength=1.8, columnspacing=1.2, **place)
 
 
 def spread(axes: Axes, sizes: Sequence[float], texts: Sequence[str] | None = None) -> None:

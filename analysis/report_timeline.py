@@ -45,9 +45,14 @@ def timeline(run: Run | None) -> Plots:
     with canvas(WIDE, panels=3 if kv else 2) as (figure, panels):
         if seconds is not None:
             edges = np.append(seconds.starts_s, seconds.starts_s[-1] + seconds.width_s)
-            panels[0].stairs(seconds.tokens_per_s, edges, color=line(0), baseline=None)
+            panels[0].stairs(seconds.tokens_per_s, edges, color=line(0), linewidth=1.8, baseline=None)
             panels[1].stairs(
-                seconds.in_flight, edges, color=line(0), baseline=None, label="in flight, as the client sees it"
+                seconds.in_flight,
+                edges,
+                color=line(0),
+                linewidth=1.8,
+                baseline=None,
+                label="in flight, as the client sees it",
             )
         panels[0].set_ylabel("output tok/s")
         panels[1].set_ylabel("requests")
@@ -60,7 +65,7 @@ def timeline(run: Run | None) -> Plots:
             axes.set_ylim(bottom=0)
         panels[-1].set_xlabel("seconds since the begin of the run")
         handles, labels = panels[1].get_legend_handles_labels()
-        legend(panels[1], handles, labels, loc="upper left")
+        legend(panels[1], handles, labels)
         svg = svg_of(figure, "plot-timeline", "Tokens, requests and the engine's samples over time")
     says = "Shaded stretches are levels, from the first warm-up to the last answer."
     if seconds is not None and seconds.width_s > 1:
