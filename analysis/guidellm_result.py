@@ -67,9 +67,8 @@ def read_guidellm(document: Document) -> Imported:
 
 
 def _level(benchmark: Document, failures: list[tuple[str, int]]) -> LevelRow:
-    row = _load(mapping_of(mapping_of(benchmark.get("config")).get("strategy") or benchmark.get("scheduler")))
-    totals = mapping_of(mapping_of(benchmark.get("metrics")).get("request_totals"))
-    ok = as_count(totals.get("successful")) or 0
+    row = _load(_strategy(benchmark))
+    totals, ok = _totals(benchmark), _ok(benchmark)
     count(row, ok=ok, failed=as_count(totals.get("errored")), cancelled=as_count(totals.get("incomplete")) or 0)
     count_failures(row, failures)
     if _has_requests(benchmark):
@@ -79,6 +78,23 @@ def _level(benchmark: Document, failures: list[tuple[str, int]]) -> LevelRow:
     total = mapping_of(mapping_of(mapping_of(benchmark.get("metrics")).get("tokens_per_second")).get("successful"))
     row.figures["total_tok_s"] = number(as_number(total.get("mean")))
     return row
+
+
+def _strategy(benchmark: Document) -> Document:
+    """Other versions call the settings of a benchmark ``args``."""
+    return mapping_of(mapping_of(benchmark.get("config") or benchmark.get("args")).get("strategy"))
+
+
+def _totals(benchmark: Document) -> Document:
+    """Requests by what became of them; other versions have them beside the metrics."""
+    return mapping_of(mapping_of(benchmark.get("metrics")).get("request_totals") or benchmark.get("request_totals"))
+
+
+def _ok(benchmark: Document) -> int:
+    """Where no totals are told, as many as the latencies rest on."""
+    told = as_count(_totals(benchmark).get("successful"))
+    latency = mapping_of(mapping_of(mapping_of(benchmark.get("metrics")).get("request_latency")).get("successful"))
+    return (as_count(latency.get("count")) or 0) if told is None else told
 
 
 def _load(strategy: Document) -> LevelRow:
@@ -99,8 +115,7 @@ def _requests(benchmark: Document) -> list[Document]:
 def _has_requests(benchmark: Document) -> bool:
     """Whether every success is in the file with its times; a sample of them would not do."""
     requests = _requests(benchmark)
-    ok = as_count(mapping_of(mapping_of(benchmark.get("metrics")).get("request_totals")).get("successful"))
-    return len(requests) == ok and all(as_number(_timings(one).get("request_start")) for one in requests)
+    return len(requests) == _ok(benchmark) and all(as_number(_timings(one).get("request_start")) for one in requests)
 
 
 def _timings(request: Document) -> Document:

@@ -227,6 +227,23 @@ def test_guidellm_without_its_requests(table: Any, tmp_path: Path) -> None:
     assert any("values that occurred, without interpolation" in note["text"] for note in answer["notes"])
 
 
+def test_guidellm_of_other_layouts(table: Any, tmp_path: Path) -> None:
+    """Totals beside the metrics or none at all, settings under another name, requests without times: what is told."""
+    document = guidellm()
+    benchmark = document["benchmarks"][0]
+    benchmark["args"] = {"strategy": benchmark.pop("config")["strategy"]}
+    for request in benchmark["requests"]["successful"]:
+        del request["info"]
+    benchmark["request_totals"] = benchmark["metrics"].pop("request_totals")
+    (found,) = levels(table, write(tmp_path / "g.json", document))
+    assert (found["concurrency"], found["ok"], found["failed"]) == (8, 32, 0)
+    assert value(found, "ttft_p50_s") == pytest.approx(0.05093669891357422)
+    assert "tpot_p50_s" not in found["figures"]
+    del benchmark["request_totals"]
+    (found,) = levels(table, write(tmp_path / "g.json", document))
+    assert (found["ok"], found["failed"]) == (32, None)
+
+
 def test_guidellm_by_rate_with_failures(table: Any, tmp_path: Path) -> None:
     """A constant rate is a level by the clock; errored is failed, incomplete is cut, neither is a success."""
     document = guidellm()
