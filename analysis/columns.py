@@ -11,7 +11,6 @@ from analysis.jobs import PARTS
 from analysis.levels import LevelRow
 from analysis.outcome import NameRow
 
-
 _SAME = 1.0 + 1e-6  # ends that are closer differ by rounding only
 
 

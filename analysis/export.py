@@ -21,12 +21,25 @@ from analysis.levels import LevelRow
 from analysis.notes import BASIS_TEXT
 from analysis.objectives import ClassVerdict, Verdict
 from analysis.outcome import NameRow, Outcome
-from analysis.request_figures import LATENCIES
+from analysis.request_figures import LATENCIES, LENGTHS
 from analysis.scaling import scaling_rows
 from analysis.steps import ContextRow, StepRow
 
 FORMAT = 1
-_SAMPLED = (*LATENCIES, "job", "scheduled_ttft", "scheduled_e2e")  # whose quantiles have intervals
+_COUNTED = (*LATENCIES, "job", "scheduled_ttft", "scheduled_e2e")  # whose samples are counted
+_SAMPLED = tuple(
+    f"{scope}{name}_{label}_s"
+    for name in (*LATENCIES, "job")
+    for label in ("p50", "p90", "p95", "p99", "mean")
+    for scope in ("", "scheduled_", "with_failures_", "with_unfinished_", "steady_")
+)
+_BOUNDED = (
+    *("output_tok_s", "steady_tok_s", "requests_per_s", "goodput_per_s", "good_share", "failed_share", "cache_share"),
+    *("per_request_tok_s", "request_bytes_mean"),
+    *(f"{length}_{label}" for length in LENGTHS for label in ("mean", "p5", "p50", "p95")),
+    *("encode_mean_s", "picture_wait_mean_s", "steps_mean", "send_delay_p50_s", "send_delay_p95_s"),
+    *(f"ttft_{question}_{label}_s" for question in ("first", "second") for label in ("p50", "p95")),
+)
 _ARRIVALS = ("rate_per_s", "scheduled", "not_admitted", "unfinished", "lost")  # sessions of a level by the clock
 
 
@@ -43,14 +56,14 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
         return out.getvalue()
     rows = outcome.classes if by_class else outcome.levels
     columns = (*PUBLISHED, *FURTHER, *foreign_columns(rows))
-    bounded = [c for c in columns if any(f"_{label}_" in c.key for label in ("p50", "p95", "p99")) and _has_bound(c)]
+    bounded = [column for column in columns if _has_bound(column)]
     efficiency = {} if by_class else {s.label: s for s in scaling_rows(outcome.levels)}
     write(
         ["concurrency", "requests", "failed", *(c.key for c in columns), "ok", "cancelled", "early_stopped", "errors"]
         + ["level", "label", "arms", "traffic", "state", "reason", "basis", "throughput_ratio", "efficiency"]
         + [f"{cache}_{part}" for cache in ("cache", "image_cache") for part in ("source", "verdict", "reason")]
         + ["simulated", *_ARRIVALS, "epoch", "generator_verdict", "generator_reason", "next_step"]
-        + [f"{name}_n" for name in _SAMPLED]
+        + [f"{name}_n" for name in _COUNTED]
         + [name for c in bounded for name in (f"{c.key}_low", f"{c.key}_high")]
         + [mark.replace(" ", "_") for mark in Mark]
     )
@@ -68,7 +81,7 @@ def level_csv(outcome: Outcome, *, by_class: bool = False) -> str:
             + [*_cache_cells(row.cache), *_cache_cells(row.image_cache), str(outcome.simulated).lower()]
             + [*(cell_of(getattr(row.arrivals, name, None)) for name in _ARRIVALS), cell_of(row.epoch)]
             + _generator_cells(row)
-            + [cell_of(row.figure(f"{name}_p50_s").n) for name in _SAMPLED]
+            + [cell_of(row.figure(f"{name}_p50_s").n) for name in _COUNTED]
             + [cell_of(end) for f in bounds for end in (f.low, f.high)]
             + [" ".join(c.key for c, f in zip(columns, figures, strict=True) if mark in f.marks) for mark in Mark]
         )
@@ -248,6 +261,8 @@ def _figure(figure: Figure) -> dict[str, Any]:
         known["infinite"] = True
     if figure.n is not None:
         known |= {"n": figure.n, "low": _finite(figure.low), "high": _finite(figure.high)}
+    if figure.effective_n is not None:
+        known["effective_n"] = round(figure.effective_n, 1)
     if figure.marks:
         known["marks"] = list(figure.marks)
     return known
@@ -262,7 +277,8 @@ def _write_names(rows: list[NameRow], write: Any) -> None:
 
 
 def _has_bound(column: Column) -> bool:
-    return column.figure.startswith(_SAMPLED)
+    """Whether the column has an interval in some run."""
+    return column.figure in _BOUNDED or column.figure in _SAMPLED
 
 
 def _finite(value: float | None) -> float | None:

@@ -37,6 +37,7 @@ class Choice:
 
     by_class: bool = False
     notes: bool = False  # all of them, not only those that are special to this run
+    intervals: bool = False  # each figure of the levels with its 95 % interval
 
 
 DEFAULT = Choice()
@@ -98,7 +99,7 @@ def markdown_report(title: str, parts: list[Part], footnotes: list[str]) -> str:
 
 def parts_of(outcome: Outcome, verdict: Verdict, choice: Choice) -> list[Part]:
     """Tables and sentences in reading order; the first table needs no title."""
-    tables = level_tables(outcome, by_class=choice.by_class)
+    tables = level_tables(outcome, by_class=choice.by_class, intervals=choice.intervals)
     parts = [Part("" if table.key == "levels" else table.title, table, []) for table in tables]
     parts += import_blocks(outcome)
     parts += arrival_blocks(outcome)
