@@ -132,7 +132,7 @@ def export_trace(options: argparse.Namespace) -> int:
 
 
 def _text(outcome: Outcome, verdict: Verdict, options: argparse.Namespace) -> str:
-    choice = Choice(by_class=options.by_class, notes=options.notes)
+    choice = Choice(by_class=options.by_class, notes=options.notes, intervals=options.intervals)
     match options.format:
         case "json":
             return as_json(outcome, verdict)
@@ -209,6 +209,7 @@ def _table_options(options: argparse.ArgumentParser) -> None:
     add("--format", choices=("terminal", "markdown", "csv", "json"), default="terminal")
     add("--json", dest="format", action="store_const", const="json", help="same as --format json")
     add("--notes", action="store_true", help="all notes and definitions below the tables")
+    add("--intervals", action="store_true", help="each figure of a level with its 95 %% interval, [low..high]")
     add("--by-class", action="store_true", help="one row for every traffic class of a level")
     add("--failures-infinite", action="store_true", help="quantiles count a failed request as infinitely late")
     add(
