@@ -8,8 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.compared_level import Verdict
 from analysis.compared_run import ComparedRun, read_compared
-from analysis.comparison import Comparison, Verdict, comparisons
+from analysis.comparison import Comparison, comparisons
 from analysis.comparison_block import comparison_parts, rules
 from analysis.comparison_export import comparison_csv, comparison_object
 from analysis.notes import SIMULATED_TEXT

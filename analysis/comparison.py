@@ -5,67 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from analysis import fingerprint, holm
-from analysis.aa_floor import floor_of, halves_of
-from analysis.compared_figure import LEAST_SHARE, ComparedFigure, estimate_of, figures_of, group_count_of
+from analysis.compared_figure import LEAST_SHARE
+from analysis.compared_level import Cell, LevelPair, Verdict, level_pair, where
 from analysis.compared_run import ComparedRun, Key
-from analysis.effect import SIGNIFICANCE, Effect, Unit, effect_of_many, effect_of_two
-from analysis.failure_effect import FailureEffect, failure_effect
+from analysis.effect import SIGNIFICANCE
+from analysis.failure_effect import FailureEffect
 from analysis.fingerprint import Difference
 from analysis.levels import LevelRow
-from analysis.objectives import DEFAULT_FAILED_LIMIT, level_doubts
+from analysis.objectives import DEFAULT_FAILED_LIMIT
 
 SOUGHT_SHARE = 0.05  # the change for which a sample size is recommended
 # One floor in ten is at least so many times as large as the usual one: the larger of two normal deviations.
 FLOOR_REACH = 1.9
-ALIKE_SHARE = 0.05  # by which mean lengths of two runs may differ
-
-
-class Verdict(StrEnum):
-    """Of the candidate against the base."""
-
-    BETTER = "better"
-    WORSE = "worse"
-    UNKNOWN = "cannot tell"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One figure of one class of one level. ``floor`` and ``detectable`` are shares of the base; ``corrected`` is the
-    p-value among all cells. ``better`` says in which direction the figure is better."""
-
-    key: Key
-    figure: str
-    title: str
-    better: str
-    effect: Effect | FailureEffect
-    floor: float | None = None
-    least: float = 0.0
-    corrected: float | None = None
-    detectable: float | None = None
-    needed: int | None = None  # for a change of ``SOUGHT_SHARE``: requests a run; runs a side where it has several
-    verdict: Verdict = Verdict.UNKNOWN
-    reason: str = ""
-
-    @property
-    def improves(self) -> bool:
-        """Whether the value moved in the better direction."""
-        higher = self.effect.candidate > self.effect.base
-        return higher == (self.better == "higher")
-
-
-@dataclass(frozen=True)
-class LevelPair:
-    """One class of one level on both sides; ``left_out``: why there is no verdict on it, empty where there is."""
-
-    key: Key
-    rows: tuple[LevelRow, LevelRow]  # of the first run of each side
-    left_out: str
-    cells: tuple[Cell, ...]
-    size: int  # requests of the smaller run; where a side has several runs, runs of the smaller side
-    lasting: bool  # whether the floor is of several runs, which more requests do not lower
 
 
 @dataclass(frozen=True)
@@ -89,14 +42,13 @@ class Comparison:
 
     @property
     def doubts(self) -> list[str]:
-        """Why runs as a whole are not credible, and which levels were left out."""
-        runs = [f"{one.outcome.name}: {doubt}" for one in (*self.base, *self.candidate) for doubt in one.outcome.doubts]
-        return [*runs, *(f"{where(pair.key)}: {pair.left_out}" for pair in self.pairs if pair.left_out)]
+        """Which levels were left out of verdicts, and why."""
+        return [f"{where(pair.key)}: {pair.left_out}" for pair in self.pairs if pair.left_out]
 
-
-def where(key: Key) -> str:
-    """A level and its class, as people read them."""
-    return f"{key[0]} {key[1]}" if key[1] else key[0]
+    @property
+    def dropped(self) -> list[str]:
+        """Runs of several that were left out of a level."""
+        return [f"{where(pair.key)}: {text}" for pair in self.pairs for text in pair.dropped]
 
 
 def comparisons(
@@ -185,7 +137,7 @@ def _compared(
     found = Comparison(base, candidate, differences, unmatched=unmatched)
     if found.refused:
         return found
-    return replace(found, pairs=[_pair(base, candidate, key, repeated) for key in keys])
+    return replace(found, pairs=[level_pair(base, candidate, key, repeated, allowed) for key in keys])
 
 
 def _keys(base: Sequence[ComparedRun], candidate: Sequence[ComparedRun]) -> tuple[list[Key], list[str]]:
@@ -238,68 +190,3 @@ def _level_differences(
 
 def _counted(row: LevelRow) -> str | None:
     return None if not row.ok else "an estimate" if row.estimated_tokens else "told by the server"
-
-
-def _pair(
-    base: Sequence[ComparedRun], candidate: Sequence[ComparedRun], key: Key, repeated: Sequence[ComparedRun]
-) -> LevelPair:
-    rows = base[0].levels[key], candidate[0].levels[key]
-    several = any(one.outcome.several_classes for one in (*base, *candidate))
-    cells = []
-    for figure in figures_of(rows[0], several_classes=several):
-        effect = _effect(figure, key, base, candidate)
-        if effect is not None:
-            floor = floor_of(figure, key, (base, candidate), repeated)
-            cells.append(Cell(key, figure.name, figure.title, figure.better, effect, floor, figure.least))
-    failures = failure_effect(key, base, candidate)
-    if failures is not None:
-        cells.append(Cell(key, "failed_share", "failed", "lower", failures))
-    runs = (*base, *candidate)
-    size = min(row.ok for row in rows) if len(runs) == 2 else min(len(base), len(candidate))
-    return LevelPair(key, rows, _left_out(key, runs), tuple(cells), size, bool(repeated) or len(runs) > 2)
-
-
-def _effect(
-    figure: ComparedFigure, key: Key, base: Sequence[ComparedRun], candidate: Sequence[ComparedRun]
-) -> Effect | None:
-    units, groups = [], min(group_count_of(one, key) for one in (*base, *candidate))
-    for number, side in enumerate((base, candidate)):
-        for one in side:
-            found = estimate_of(figure, one, key, groups)
-            if found is None:
-                return None
-            units.append(Unit(found, number, one.moment_s(key)))
-    if len(units) == 2:
-        effect = effect_of_two(units[0].estimate, units[1].estimate)
-    else:
-        halves = [
-            unit for number, side in enumerate((base, candidate)) for unit in halves_of(figure, key, side, number)
-        ]
-        effect = effect_of_many(units, halves if len(halves) == 2 * len(units) else [])
-    return effect if effect.error is not None else replace(effect, unsure=_why_unsure((*base, *candidate)))
-
-
-def _why_unsure(runs: Sequence[ComparedRun]) -> str:
-    if any(one.run is None for one in runs):
-        return "no interval: only summaries are known"
-    return "no interval: too few requests" if len(runs) == 2 else "no interval: too few runs, or not in turns"
-
-
-def _left_out(key: Key, runs: Sequence[ComparedRun]) -> str:
-    for one in runs:
-        whole = one.level_row(key[0])
-        doubts = [*one.outcome.doubts, *(level_doubts(whole) if whole is not None and one.run is not None else [])]
-        if doubts:
-            return f"{one.outcome.name}: {doubts[0]}"
-    return _unlike([one.levels[key] for one in runs])
-
-
-def _unlike(rows: Sequence[LevelRow]) -> str:
-    """Requests of other lengths are another workload, whatever the scenario says."""
-    for name in ("prompt_tokens", "output_tokens"):
-        means = [row.figure(f"{name}_mean").value for row in rows]
-        known = [mean for mean in means if mean]
-        if known and max(known) > (1.0 + ALIKE_SHARE) * min(known):
-            what = name.replace("_", " ")
-            return f"requests were not alike: {min(known):,.0f} to {max(known):,.0f} {what} on average"
-    return ""

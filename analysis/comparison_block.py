@@ -6,7 +6,8 @@ import math
 
 from analysis import fingerprint, holm
 from analysis.columns import FURTHER, PUBLISHED, Column, number_text
-from analysis.comparison import SOUGHT_SHARE, Cell, Comparison, LevelPair, Verdict, where
+from analysis.compared_level import Cell, LevelPair, Verdict, where
+from analysis.comparison import SOUGHT_SHARE, Comparison
 from analysis.effect import POWER, Effect
 from analysis.failure_effect import FailureEffect
 from analysis.part import Part
@@ -37,6 +38,7 @@ def _answer(one: Comparison) -> list[Part]:
     told = [_sentence(cell) for cell in one.cells if cell.verdict != Verdict.UNKNOWN]
     nothing = [] if told else [f"cannot tell: no figure of {len(one.pairs)} levels changed for sure"]
     doubts = [f"left out of verdicts: {doubt}" for doubt in one.doubts]
+    doubts += [f"left out: {text}" for text in one.dropped]
     differing = [f"differs, allowed: {difference}" for difference in one.differences]
     trust = [text for run in (*one.base, *one.candidate) if (text := fingerprint.unknown(run))]
     unmatched = [f"not compared: {text}" for text in one.unmatched]
@@ -75,9 +77,10 @@ def _cells(one: Comparison) -> TextTable:
             _percent(cell.floor),
             _percent(cell.detectable),
             "" if cell.needed is None else f"{cell.needed:,}",
-            f"{cell.verdict}{f': {cell.reason}' if cell.reason else ''}",
+            f"{cell.verdict}: {'left out' if pair.left_out else cell.reason}".removesuffix(": "),
         ]
-        for cell in one.cells
+        for pair in one.pairs
+        for cell in pair.cells
     ]
     fixed = 3 if classes else 2
     return TextTable("comparison", "Comparison", header, body, fixed, frozenset({0, *range(fixed), len(header) - 1}))

@@ -8,7 +8,8 @@ import math
 from typing import Any
 
 from analysis import holm
-from analysis.comparison import Cell, Comparison
+from analysis.compared_level import Cell
+from analysis.comparison import Comparison
 from analysis.effect import POWER
 from analysis.export import cell_of, safe_text
 from analysis.failure_effect import FailureEffect
@@ -36,6 +37,7 @@ def _comparison(one: Comparison) -> dict[str, Any]:
             {"name": d.name, "base": d.base, "candidate": d.candidate, "allowed": d.allowed} for d in one.differences
         ],
         "doubts": one.doubts,
+        "left_out": one.dropped,
         "unmatched": one.unmatched,
         "cells": [_cell(cell) for cell in one.cells],
     }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 
 import numpy as np
 import pytest
 
-from analysis.comparison import Cell, Verdict, comparisons
+from analysis.compared_level import Cell, Verdict
+from analysis.comparison import comparisons
 from tests.statistics.virtual_load import Load, Server, played
 
 SEEDS = range(1, 101)
@@ -36,12 +38,17 @@ def claimed(cells: Iterable[Cell]) -> set[tuple[str, Verdict]]:
     return {(cell.figure, cell.verdict) for cell in cells if cell.verdict != Verdict.UNKNOWN}
 
 
+@cache
+def pilot(seed: int, requests: int) -> list[Cell]:
+    """A first comparison of the server with itself."""
+    return cells_of(Server(), Server(), 1000 + seed, Load(requests=requests))
+
+
 def recommended(figure: str, seed: int) -> int:
-    """What the tool recommends after a first comparison of the server with itself, which is made again with twice as
-    many requests where they are too few for an interval."""
+    """What the tool recommends after a first comparison, which is made again with twice as many requests where they are
+    too few for an interval."""
     for requests in (256, 512, 1024):
-        cells = cells_of(Server(), Server(), 1000 + seed, Load(requests=requests))
-        (needed,) = [cell.needed for cell in cells if cell.figure == figure]
+        (needed,) = [cell.needed for cell in pilot(seed, requests) if cell.figure == figure]
         if needed is not None:
             return needed
     raise AssertionError("1,024 requests are too few for an interval")
@@ -66,6 +73,7 @@ def test_a_server_against_itself(load: Load) -> None:
     assert sum(bool(one) for one in verdicts) <= MOST_FALSE, Counter(cell for one in verdicts for cell in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", ["output_tok_s", "tpot_p50_s", "e2e_mean_s", "e2e_p50_s"])
 def test_five_percent_are_found_with_the_recommended_requests(figure: str) -> None:
     """Of 100 comparisons with a server that takes 5 % longer for everything, each as large as a first one recommends,
@@ -87,6 +95,7 @@ def drifting(factor: float = 1.0) -> dict[str, Server]:
     return {side: Server(by, drift=0.10, until_s=len(ABBA) * RUN_S) for side, by in (("A", 1.0), ("B", factor))}
 
 
+@pytest.mark.slow
 def test_drift_fools_sequential_runs_and_not_alternated_ones() -> None:
     """The same server twice, 10 % slower at the end: first all of A and then all of B is seldom silent where the drift
     is not known of; in turns there is nothing to be found."""
@@ -102,6 +111,7 @@ def test_drift_fools_sequential_runs_and_not_alternated_ones() -> None:
     assert fooled >= 90
 
 
+@pytest.mark.slow
 def test_five_percent_are_found_in_turns_under_drift() -> None:
     """B takes 5 % longer while both get 10 % slower: at least 80 of 100 alternated comparisons find E2E worse by what
     it is, and no more than chance may have any cell say the opposite."""
