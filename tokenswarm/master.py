@@ -329,6 +329,10 @@ class RunMaster:
     def _analyse(self, path: Path) -> None:
         if not self._table:
             return
+        if not (path / "run.json").exists():
+            log.warning("stopped before the load began; %s holds nothing", path)
+            self.exit_code = NOT_CREDIBLE
+            return
         scenario = self._planner.scenario
         asked = {"prefix-cache": scenario.prefix_cache, "interference": scenario.interference}
         verdict = analysed(path, [question for question, wanted in asked.items() if wanted is not None])

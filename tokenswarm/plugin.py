@@ -6,6 +6,7 @@ import csv
 import ctypes
 import gc
 import io
+import itertools
 import logging
 import os
 import signal
@@ -20,7 +21,7 @@ import locust.stats
 from locust import events
 from locust.runners import MasterRunner, WorkerRunner
 
-from tokenswarm.errors import BAD_INPUT, InputError, TokenswarmError
+from tokenswarm.errors import BAD_INPUT, NOT_CREDIBLE, InputError, TokenswarmError
 from tokenswarm.master import RunMaster
 from tokenswarm.open_files import require_open_files
 from tokenswarm.planner import Planner
@@ -167,11 +168,13 @@ def _check_options(scenario: Scenario, options: Any, *, alone: bool) -> None:
         require_open_files(users)
 
 
-class _EarlyJoin(logging.Filter):
-    """Workers ask to join until the master, still busy checking the target, can answer; Locust warns each time."""
+class _Expected(logging.Filter):
+    """Warnings of Locust about what is meant so. Workers ask to join until the master, still busy checking the target,
+    can answer; and all users of a level begin at once."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.msg.startswith("Unknown message type") and "ts_join" in record.getMessage())
+        early = record.msg.startswith("Unknown message type") and "ts_join" in record.getMessage()
+        return not (early or record.msg.startswith("Your selected spawn rate is very high"))
 
 
 def _use_private_port(arguments: Sequence[str], environ: MutableMapping[str, str]) -> None:
@@ -193,7 +196,7 @@ def install(kind: str | None = None) -> None:
     """Call once in a locustfile. ``kind`` limits the scenario's traffic to what its user classes play."""
     locust.stats.StatsCSVFileWriter = FinalStatsCSV
     _use_private_port(sys.argv, os.environ)
-    logging.getLogger("locust.runners").addFilter(_EarlyJoin())
+    logging.getLogger("locust.runners").addFilter(_Expected())
     started_as = os.getpid()  # Locust forks the workers of --processes later
     os.register_at_fork(after_in_child=_end_with_parent)
     events.init_command_line_parser.add_listener(_add_options)
@@ -244,10 +247,13 @@ def _init(environment: Any, kind: str | None) -> None:
 
 def _interrupt_main_only() -> None:
     """Ctrl-C ends what Locust's main greenlet waits for. Left alone, Python raises it in whichever greenlet runs: one
-    that listens to workers or records a request would die instead. A SIGINT that is ignored stays ignored."""
+    that listens to workers or records a request would die instead. A SIGINT that is ignored stays ignored.
+
+    A second one does not wait for last rows and the table."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         main, loop = gevent.getcurrent(), gevent.get_hub().loop
-        gevent.signal_handler(signal.SIGINT, loop.run_callback, main.throw, KeyboardInterrupt)
+        stops = itertools.chain([KeyboardInterrupt()], itertools.repeat(SystemExit(NOT_CREDIBLE)))
+        gevent.signal_handler(signal.SIGINT, lambda: loop.run_callback(main.throw, next(stops)))
 
 
 def _leaver() -> Callable[[int], None]:

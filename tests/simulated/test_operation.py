@@ -8,6 +8,7 @@ import os
 import signal
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -657,3 +658,34 @@ def test_a_free_load_that_is_stopped_keeps_everything(
     assert len(rows) == int(stats["Aggregated"]["Request Count"])
     assert len([row for row in rows if row["sent_s"]]) == len(server.truth())
     assert stats["wall"]["Request Count"] == "1"
+
+
+def test_a_second_interrupt_does_not_wait_for_the_table(
+    simulator: Callable[..., Simulator], closed_scenario: Callable[..., str], tmp_path: Path
+) -> None:
+    """Ctrl-C twice: exit code 3 without a traceback, and a folder that the analysis reads."""
+    server = simulator()
+    (tmp_path / "s.yaml").write_text(closed_scenario("users: 2, sessions: 100000"))
+    command = [str(LOCUST), "-f", str(ROOT / "locustfiles" / "chat.py"), "--headless", "--only-summary"]
+    command += ["--scenario", "s.yaml", "-H", server.url]
+    log = tmp_path / "log"
+    with open(log, "w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file, start_new_session=True)
+    try:
+        _await(lambda: any("measured" in path.read_text() for path in tmp_path.glob("results/*/requests.csv")), 30)
+        process.send_signal(signal.SIGINT)
+        _await(lambda: "CTRL+C" in log.read_text())
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+    finally:
+        for pid in _members(process.pid):
+            os.kill(pid, signal.SIGKILL)
+    text = log.read_text()
+    assert process.returncode == 3, text
+    assert "Traceback" not in text
+    (folder,) = tmp_path.glob("results/*/")
+    table = subprocess.run(
+        [sys.executable, "-m", "analysis", "table", str(folder), "--json"], capture_output=True, text=True, check=False
+    )
+    assert table.returncode == 0, table.stderr
+    assert json.loads(table.stdout)["levels"][0]["requests"] > 0
