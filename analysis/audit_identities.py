@@ -26,11 +26,13 @@ def throughput_against_tpot(one: FigureSet) -> list[Concern]:
 
     A TTFT that is not told lies between 0 and what the last of the streams waits where all prompts come at once.
     """
-    rate, streams, decode = one.span("output_tok_s"), _streams(one), _decode(one)
-    if rate is None or streams is None or decode is None or rate.value <= 0 or not _of_the_same(one):
+    rate, streams = one.span("output_tok_s"), _streams(one)
+    if rate is None or streams is None or rate.value <= 0 or not _of_the_same(one):
         return []
     users, allowance = streams
-    implied = users * _tokens(one) / (_ttft(one) + decode + _think(one))
+    implied = _implied(one, users)
+    if implied is None:
+        return []
     slow = rate.below(implied, UNEQUAL + allowance) and not _unsuccessful(one)
     if not slow and not implied.below(rate, UNEQUAL + _upward(one, allowance)):
         return []
@@ -42,6 +44,17 @@ def throughput_against_tpot(one: FigureSet) -> list[Concern]:
     )
     cause, step = _why_slow(one) if slow else _WHY_FAST
     return [Concern(Kind.TPOT, one.names, text, cause, step, rate.value, implied.value, "tok/s")]
+
+
+def _implied(one: FigureSet, users: Span) -> Span | None:
+    """Throughput by latencies. Where nothing tells how many tokens a request has, no more than one token a TPOT."""
+    tokens, decode, tpot = _tokens(one), _decode(one), one.central("tpot")
+    if tokens is not None and decode is not None:
+        return users * tokens / (_ttft(one) + decode + _think(one))
+    if tpot is None or tpot[0].low <= 0:
+        return None
+    most = users / tpot[0]
+    return Span(most.value, 0.0, most.high)
 
 
 _WHY_FAST = (
@@ -154,22 +167,20 @@ def _usual_tokens(one: FigureSet) -> Span | None:
     return exact(usual) if usual is not None and known else None
 
 
-def _tokens(one: FigureSet) -> Span:
-    """Output tokens of a request; where nothing tells, so many that TTFT does not matter."""
+def _tokens(one: FigureSet) -> Span | None:
+    """Output tokens of a request; ``None`` where nothing tells."""
     if (told := one.told_tokens) is not None:
         return told
     implied = one.implied_tokens or one.document.usual_tokens or one.value("asked_output_tokens_mean")
-    return exact(implied if implied is not None else _MANY)
-
-
-_MANY = 1e6
+    return None if implied is None else exact(implied)
 
 
 def _decode(one: FigureSet) -> Span | None:
     """Seconds from the first to the last token of a request; ``None`` where nothing tells."""
-    if one.central("tpot") is None and one.span("per_request_tok_s") is None:
+    tokens = _tokens(one)
+    if tokens is None or (one.central("tpot") is None and one.span("per_request_tok_s") is None):
         return None
-    return _decode_of(one, _tokens(one))
+    return _decode_of(one, tokens)
 
 
 def _decode_of(one: FigureSet, tokens: Span) -> Span:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -48,16 +49,22 @@ def exact(value: float) -> Span:
 def rounding(rows: Iterable[LevelRow]) -> dict[str, float]:
     """Half of the last printed digit of each figure, by its name: the finest digit that any of the rows has.
 
+    Zeros at the end of a number cannot be seen, so at least two digits of the smallest one are taken for printed.
     Figures that were not rounded for print have 0. Rows of one file share their columns, so they share this.
     """
     digits: dict[str, int] = {}
     for row in rows:
         for name, figure in row.figures.items():
-            if figure.value is not None:
-                digits[name] = max(digits.get(name, 0), _decimals(figure.value))
+            if figure.value is not None and math.isfinite(figure.value):
+                digits[name] = max(digits.get(name, 0), _decimals(figure.value), _two_digits(figure.value))
     return {name: 0.0 if count > _MOST_DECIMALS else 0.5 * 10.0**-count for name, count in digits.items()}
 
 
 def _decimals(value: float) -> int:
     """Decimals of a number as printed; 7 for more than six."""
     return next((n for n in range(_MOST_DECIMALS + 1) if abs(round(value, n) - value) < 1e-10), _MOST_DECIMALS + 1)
+
+
+def _two_digits(value: float) -> int:
+    """Decimals of a number that is printed with two digits."""
+    return min(_MOST_DECIMALS, 1 - math.floor(math.log10(abs(value)))) if value else 0

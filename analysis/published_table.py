@@ -18,6 +18,7 @@ from analysis.figures import QUANTILES, Figure, Mark
 from analysis.levels import LevelRow
 from analysis.outcome import Note, Outcome
 from analysis.table_header import FACTS, Heading, heading_of
+from analysis.table_texts import configuration_and_table
 from tokenswarm.errors import RunFolderError
 from tokenswarm.quantiles import order_statistic_interval
 
@@ -107,9 +108,34 @@ def _columns_of(path: Path) -> tuple[list[_Column], list[Note]]:
         elif name:
             kept[name] = column
         notes += [Note("columns", f"column {column.title!r} {text}") for text in told]
+    notes += _name_texts(columns, kept)
     if unread := [column.title for column in columns if not column.heading.name and not column.heading.problem]:
         notes.append(Note("columns", f"columns that were not read: {', '.join(unread)}"))
     return list(kept.values()), notes
+
+
+def _name_texts(columns: list[_Column], kept: dict[str, _Column]) -> list[Note]:
+    """Columns of words whose titles say nothing: configuration and table are told by which rows agree."""
+    unread = [column for column in columns if not column.heading.name and not column.heading.problem]
+    texts = {column.title: column.cells for column in unread if _is_text(column.cells)}
+    if "configuration" in kept or "concurrency" not in kept:
+        return []
+    figures = [column.cells for name, column in kept.items() if name not in FACTS]
+    found = configuration_and_table(texts, kept["concurrency"].cells, figures)
+    notes = []
+    for name, title in zip(("configuration", "table"), found, strict=True):
+        if title is None or name in kept:
+            continue
+        kept[name] = next(column for column in unread if column.title == title)
+        kept[name].heading = Heading(name)
+        notes.append(Note("columns", f"column {title!r} is taken for the {name}, by which rows hold the same figures"))
+    return notes
+
+
+def _is_text(cells: list[str]) -> bool:
+    """Words rather than numbers."""
+    filled = [cell for cell in cells if cell.lower() not in _BLANK]
+    return sum(_number(cell) is None for cell in filled) > len(filled) / 2
 
 
 def _read(column: _Column) -> list[str]:

@@ -12,10 +12,10 @@ FACTS = ("table", "configuration", "concurrency", "requests", "ok", "failed")
 
 # In each table the first pattern that matches counts.
 _STATISTICS = {
-    r"p ?50|median|med|50 ?(?:%|th)(?: percentile| pctl)?": "p50",
-    r"p ?90|90 ?(?:%|th)(?: percentile| pctl)?": "p90",
-    r"p ?95|95 ?(?:%|th)(?: percentile| pctl)?": "p95",
-    r"p ?99|99 ?(?:%|th)(?: percentile| pctl)?": "p99",
+    r"p ?50|median|med|50 ?(?:%|th)?(?: percentile| pctl)?": "p50",
+    r"p ?90|90 ?(?:%|th)?(?: percentile| pctl)?": "p90",
+    r"p ?95|95 ?(?:%|th)?(?: percentile| pctl)?": "p95",
+    r"p ?99|99 ?(?:%|th)?(?: percentile| pctl)?": "p99",
     r"mean|avg|average": "mean",
     r"min|minimum|max|maximum|std|stddev|stdev|sd|p ?\d+": "other",
 }
@@ -28,7 +28,9 @@ _TIMES = {
     r"\bttft\b|\bfirst token\b": "ttft",
     r"\bitl\b|\binter token\b|\btbt\b|\btime between tokens\b": "itl",
     r"\btpot\b|\bper (?:output |generated )?token\b|/ ?tok(?:en)?\b": "tpot",
-    r"\be2el?\b|\bend to end\b|\blat(?:ency)?\b|\bresponse time\b|\b(?:request|total) (?:time|duration)\b": "e2e",
+    r"\be2el?\b|\bend to end\b|\blat(?:ency)?\b|\bresponse time\b|\b(?:request|total) (?:time|duration)\b|^total$": (
+        "e2e"
+    ),
 }
 _RATES = {
     r"\bpeak\b|\bburst\b|\bbest second\b|\bmax(?:imum)?\b": "peak_tok_s",

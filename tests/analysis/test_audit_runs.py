@@ -18,6 +18,7 @@ from tests.analysis.conftest import write_run
 from tokenswarm.records import RequestRecord
 
 CASES = Path(__file__).parent / "cases"
+IMPORTS = Path(__file__).parents[1] / "data" / "imports"
 USERS = 4
 
 
@@ -136,6 +137,22 @@ def test_short_answers(concerns: Any) -> None:
     found = concerns(CASES / "B21" / "requests.csv")["early stops"]
     assert (found["told"], found["wanted"]) == (80.0, 128.0)
     assert "3 of 5" in found["text"]
+
+
+@pytest.mark.parametrize(
+    ("sample", "known"),
+    [
+        ("vllm-bench-serve/out.json", set()),
+        ("guidellm/out.json", set()),
+        ("aiperf/profile_export.jsonl", {"lengths not as asked"}),
+        ("inference-perf/summary_lifecycle_metrics.json", set()),
+        ("sglang-bench/out.jsonl", set()),
+        ("genai-bench/D32_128_text-to-text_num_concurrency_8_time_6s.json", set()),
+    ],
+)
+def test_results_of_other_tools_close(concerns: Any, sample: str, known: set[str]) -> None:
+    """All were measured on a server of exact pace. AIPerf asked for 32 tokens a prompt, and the server counted 11.4."""
+    assert set(concerns(IMPORTS / sample)) == known
 
 
 @pytest.mark.parametrize(("q", "n"), [(0.95, 59), (0.99, 299), (0.50, 5)])
