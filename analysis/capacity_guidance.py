@@ -88,7 +88,7 @@ def _tier(tier: Tier, capacity: Capacity, reached: float, fewest: int) -> Senten
     names, open_ended = _names(last, misses), misses is None
     unproven = "" if last.evidence is Evidence.FITS else _unproven(last)
     if last.load <= reached:
-        text = f"{tier.name} ({_limits(tier)}): ends there too, {_ends(misses)}.{beside}"
+        text = f"{tier.name} ({_limits(tier)}): to {amount(last.load, capacity.of_users)} too, {_ends(misses)}.{beside}"
         return Sentence(tier.name, text, names, last.load, open_ended, unproven=unproven)
     span = _span(reached, last.load, capacity.of_users) + (" or more" if open_ended else "")
     shown = ", ".join(comparison(one) for one in _shown(tier, last.row))

@@ -209,14 +209,16 @@ def test_no_knee_without_two_levels() -> None:
     assert "cannot tell" in knee_of([rate(4, 100)]).text
 
 
-def view(row: LevelRow, **changes: Any) -> ServerView:
+def view(
+    row: LevelRow, *, queue_s: float | None = None, client_ttft_s: float | None = None, **changes: Any
+) -> ServerView:
     known: dict[str, Any] = {
         "counting": Counting.WHOLE, "seconds": 60.0, "totals": {}, "means": {}, "counts": {}, "samples": 30,
         "running_mean": 8.0, "waiting_mean": 0.0, "waiting_max": 0.0, "waiting_share": 0.0, "kv_usage_max": 0.3,
     }  # fmt: skip
     nothing = Both(None, None, None)
     one = ServerView(row, EngineWindow(**known | changes), Closing.UNKNOWN, "", nothing, nothing, nothing)
-    return replace(one, concerns=list(log_concerns(one)))
+    return replace(one, concerns=list(log_concerns(one)), queue_s=queue_s, client_ttft_s=client_ttft_s)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,9 @@ def view(row: LevelRow, **changes: Any) -> ServerView:
         ({"generator": GeneratorVerdict(GeneratorState.LIMITED, ("late sends",))}, None, Cause.GENERATOR),
         ({}, None, Cause.UNKNOWN),
         ({}, {"samples": 0, "waiting_share": None, "waiting_max": None}, Cause.UNKNOWN),
+        ({}, {"samples": 1, "queue_s": 0.3, "client_ttft_s": 0.4}, Cause.QUEUE),
+        ({}, {"samples": 1, "queue_s": 0.3, "client_ttft_s": 0.4, "kv_usage_max": 0.95}, Cause.KV),
+        ({}, {"samples": 1, "queue_s": 0.001, "client_ttft_s": 0.4}, Cause.BATCH),
     ],
 )
 def test_reasons(facts: dict[str, Any], samples: dict[str, Any] | None, cause: Cause) -> None:
