@@ -19,6 +19,8 @@ LENGTH = 0.10
 TEMPLATE_TOKENS = 64
 # Of the rank test, for one length of one level: rare enough for a run of many levels.
 BIAS_P = 0.001
+_PROMPTS = ["level", "prompt_tokens", "asked_input_tokens", "history_tokens"]
+_ASKED = ["level", "error_kind", "asked_input_tokens", "asked_output_tokens"]
 LEAST_FAILED = 5  # fewer failures can hardly be told from chance
 
 
@@ -40,7 +42,7 @@ def prompts_as_asked(one: FigureSet) -> list[Concern]:
 
 def prompt_lengths(requests: pd.DataFrame, rows: list[LevelRow]) -> list[Concern]:
     """Means of a level, over successes; what the session had sent and received before was asked for too."""
-    good = requests[(requests["phase"] == Phase.MEASURED) & requests["error_kind"].isna()]
+    good = requests.loc[(requests["phase"] == Phase.MEASURED) & requests["error_kind"].isna(), _PROMPTS]
     by_level = {row.level: row for row in rows}
     found = []
     for level, of_level in levels_of(good.dropna(subset=["prompt_tokens", "asked_input_tokens"])):
@@ -121,7 +123,7 @@ def success_bias(requests: pd.DataFrame, rows: list[LevelRow]) -> list[Concern]:
     """Levels whose failures lie among the longer prompts, or among the longer answers asked for."""
     by_level = {row.level: row for row in rows}
     found = []
-    for level, of_level in levels_of(requests[requests["phase"] == Phase.MEASURED]):
+    for level, of_level in levels_of(requests.loc[requests["phase"] == Phase.MEASURED, _ASKED]):
         told = of_level[of_level["error_kind"].ne(ErrorKind.CANCELLED.value) | of_level["error_kind"].isna()]
         if level in by_level:
             found += _bias_of(by_level[level], told)
