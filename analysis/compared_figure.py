@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.columns import FURTHER, PUBLISHED
+from analysis.columns import FURTHER, NAMES, PUBLISHED
 from analysis.compared_run import ComparedRun, Key, Sample
 from analysis.estimate import Estimate, group_count, mean_estimate, quantile_estimate, rate_estimate
 from analysis.figures import QUANTILES, Figure, Values
@@ -35,7 +35,7 @@ class ComparedFigure:
 
     @property
     def title(self) -> str:
-        return next(column.title for column in (*PUBLISHED, *FURTHER) if column.figure == self.name)
+        return next(column.title for column in (*PUBLISHED, *FURTHER, *NAMES) if column.figure == self.name)
 
     @property
     def least(self) -> float:
@@ -60,11 +60,18 @@ BY_CLOCK = (
     *_latency("tpot_s", "p50", "p95"),
     *_latency("scheduled_e2e_s", "p50", "p95", "mean"),
 )
+# What Locust tells of the names of a locustfile that is not ours: response times, as it took them.
+NAMED = (
+    *(ComparedFigure(f"{one}_s", "e2e_s", one) for one in ("p50", "p95", "mean")),
+    ComparedFigure("requests_per_s", RATE.metric, "rate"),
+)
 
 
 def figures_of(row: LevelRow, *, several_classes: bool) -> tuple[ComparedFigure, ...]:
     """Quantiles over classes as different as chats and captions are those of no user: of all classes together only
     the rate is compared."""
+    if "p50_s" in row.figures:
+        return NAMED
     if row.by_clock:
         return () if several_classes and row.traffic is None else BY_CLOCK
     return (RATE,) if several_classes and row.traffic is None else CLOSED

@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.csv_file import header_of
 from analysis.figures import Values
 from analysis.levels import LevelRow, levels_of
-from analysis.outcome import Outcome
+from analysis.outcome import NameRow, Outcome
 from analysis.published_table import is_published, read_published
 from analysis.run_folder import Run, read_run, run_of_requests
 from analysis.source import outcome_of_run, read_outcome
@@ -65,6 +65,8 @@ class ComparedRun:
     def levels(self) -> dict[Key, LevelRow]:
         """Each class of each level; all together where classes are not told, or there are several of them."""
         outcome = self.outcome
+        if outcome.names:
+            return {(one.name, None): one for one in map(_as_level, outcome.names)}
         found: dict[Key, LevelRow] = {(row.name, row.traffic): row for row in outcome.classes}
         if outcome.several_classes or not outcome.classes:
             found |= {(row.name, None): row for row in outcome.levels}
@@ -96,6 +98,14 @@ class ComparedRun:
             return datetime.fromisoformat(str(created)).timestamp()
         except ValueError:
             return None
+
+
+def _as_level(row: NameRow) -> LevelRow:
+    """Of a locustfile that is not ours each name stands for a level."""
+    label = f"{row.kind} {row.name}".strip()
+    level = LevelRow(None, None, label=label, figures=row.figures)
+    level.requests, level.failed, level.ok = row.requests, row.failed, row.requests - row.failed
+    return level
 
 
 def read_compared(text: str) -> ComparedRun:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from analysis import fingerprint, holm
-from analysis.columns import FURTHER, PUBLISHED, Column, number_text
+from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, number_text
 from analysis.compared_level import Cell, LevelPair, Verdict, where
 from analysis.comparison import SOUGHT_SHARE, Comparison
 from analysis.effect import POWER, Effect
@@ -14,7 +14,7 @@ from analysis.part import Part
 from analysis.tables import TextTable
 
 _TWICE = 2.0  # changes from here on are told as a factor
-_COLUMNS = {column.figure: column for column in reversed((*PUBLISHED, *FURTHER))}
+_COLUMNS = {column.figure: column for column in reversed((*PUBLISHED, *FURTHER, *NAMES))}
 
 
 def comparison_parts(found: list[Comparison]) -> list[Part]:
