@@ -44,14 +44,15 @@ def requests_for_width(figure: Figure, width: float = WIDTH, q: float | None = N
     """Requests for which the interval of a figure reaches ``width`` of its value to either side in the mean.
 
     ``q``: of a quantile, for which there is no interval at all below a number of requests; ``None`` for a mean.
-    ``None`` where the figure says nothing: unknown, infinite, or a mean without interval.
+    ``None`` where the figure says nothing: unknown, infinite, or without an interval though it has enough requests.
     """
     least = math.ceil((least_for_interval(q) if q is not None else 2) * correlated_times(figure))
     error = relative_error(figure)
     if figure.n is None or not figure.n:
         return None
     if error is None:
-        return least if q is not None and figure.value and math.isfinite(figure.value) else None
+        few = q is not None and figure.n < least
+        return least if few and figure.value and math.isfinite(figure.value) else None
     half = error * NormalDist().inv_cdf((1.0 + CONFIDENCE) / 2.0)
     return max(least, math.ceil(figure.n * (half / width) ** 2))
 

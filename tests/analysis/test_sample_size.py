@@ -62,6 +62,12 @@ def test_unknown_stays_unknown(figure: Figure) -> None:
     assert requests_for_width(figure) is None
 
 
+def test_a_table_without_intervals_recommends_nothing() -> None:
+    """A printed median of 64 requests does not tell how they spread; a p95 of 64 lacks the 72 for any interval."""
+    assert requests_for_width(Figure(0.861, n=64), q=0.5) is None
+    assert requests_for_width(Figure(3.339, n=64), q=0.95) == 72
+
+
 def test_correlated_requests_take_more() -> None:
     """Where three requests tell as much as one, an interval of p95 takes three times 72."""
     assert requests_for_width(Figure(5.0, n=60, effective_n=20.0), q=0.95) == 216
