@@ -98,6 +98,23 @@ def capacity_of(rows: Sequence[LevelRow], limits: Limits, pooled: Sequence[Level
     )
 
 
+def of_all(capacities: Sequence[Capacity]) -> tuple[str, str]:
+    """What fits every class at once, proven and by values: the smallest of what fits each."""
+    of_users = all(one.of_users for one in capacities)
+    proven = _smallest([one.proven for one in capacities])
+    return _answer(proven, of_users), _answer(_smallest([one.values for one in capacities]), of_users)
+
+
+def _smallest(brackets: Sequence[Bracket]) -> Bracket:
+    fits = [one.fits for one in brackets if one.fits is not None]
+    misses = [one.misses for one in brackets if one.misses is not None]
+    all_fit = len(fits) == len(brackets)
+    return Bracket(
+        min(fits, key=lambda one: one.load) if all_fit and fits else None,
+        min(misses, key=lambda one: one.load, default=None),
+    )
+
+
 def amount(load: float, of_users: bool) -> str:
     """``8 users`` or ``2.5/s``."""
     return f"{load:g} user{'s' * (load != 1)}" if of_users else f"{load:g}/s"

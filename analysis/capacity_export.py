@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.capacity import Bracket, Capacity, LoadPoint
+from analysis.capacity import Bracket, Capacity, LoadPoint, of_all
 from analysis.capacity_guidance import Sentence
 from analysis.capacity_set import Asked, CapacitySet, ClassCapacity
 from analysis.knee import Knee
@@ -22,7 +22,9 @@ def capacity_document(sets: Sequence[CapacitySet], asked: Asked) -> dict[str, An
             {
                 "name": one.name,
                 "classes": [_class(item) for item in one.classes],
+                "all": _all(one),
                 "knee": None if one.knee is None else _knee(one.knee),
+                "missed": one.missed,
                 "reasons": [
                     {"levels": list(reason.levels), "cause": reason.cause.value, "text": reason.text}
                     for reason in one.reasons
@@ -33,6 +35,12 @@ def capacity_document(sets: Sequence[CapacitySet], asked: Asked) -> dict[str, An
             for one in sets
         ],
     }
+
+
+def _all(one: CapacitySet) -> dict[str, str] | None:
+    """What fits all classes at once; ``None`` where no class has a limit."""
+    known = [item.capacity for item in one.classes if item.capacity is not None]
+    return dict(zip(("answer", "answer_by_value"), of_all(known), strict=True)) if known else None
 
 
 def _class(one: ClassCapacity) -> dict[str, Any]:

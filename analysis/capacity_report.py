@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from analysis.capacity import Capacity
+from analysis.capacity import Capacity, of_all
 from analysis.capacity_export import capacity_document
 from analysis.capacity_guidance import FEWEST, TIERS, Tier
 from analysis.capacity_level import FAILED
@@ -110,7 +110,13 @@ def _parts(one: CapacitySet) -> list[Part]:
     if one.knee is not None:
         parts.append(Part(f"Knee{beside}", _knee_table(one.knee), [f"knee: {one.knee.text}"]))
     reasons = [f"{', '.join(reason.levels)}: {reason.cause}: {reason.text}" for reason in one.reasons]
-    parts.append(Part(f"Why not more{beside}", None, reasons))
+    parts.append(
+        Part(
+            f"{'Why not more' if one.missed else 'At the highest level (no limit is missed)'}{beside}",
+            None,
+            reasons,
+        )
+    )
     several = len(one.classes) > 1
     sentences = [
         (f"{item.traffic}: " if several else "") + sentence.line for item in one.classes for sentence in item.guidance
@@ -121,7 +127,10 @@ def _parts(one: CapacitySet) -> list[Part]:
 
 def _table(classes: Sequence[ClassCapacity]) -> TextTable:
     header = ["class", "fits", "by values", "in between", "fits at", "misses at"]
+    known = [one.capacity for one in classes if one.capacity is not None]
     body = [_row(one, one.capacity) for one in classes if one.capacity is not None]
+    if len(known) > 1:
+        body.append(["all of them", *of_all(known), "", "", ""])
     return TextTable("capacity", "Capacity", header, body, left=frozenset(range(len(header))))
 
 

@@ -42,11 +42,15 @@ class ClassCapacity:
 
 @dataclass(frozen=True)
 class CapacitySet:
-    """``name``: of the kind of levels, empty where there is one; ``closing``: what does not close in rows used."""
+    """``name``: of the kind of levels, empty where there is one; ``closing``: what does not close in rows used.
+
+    ``reasons`` are of the levels that miss, or where none does (``missed`` is false) of the highest.
+    """
 
     name: str
     classes: tuple[ClassCapacity, ...]
     knee: Knee | None
+    missed: bool
     reasons: tuple[Reason, ...]
     closing: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -72,7 +76,8 @@ def _set(outcome: Outcome, asked: Asked, kind: tuple[str, tuple[str, ...]], *, s
         " · ".join(part for part in (arms, *parts) if part) if several else "",
         classes,
         None if any(row.by_clock for row in pooled) else knee_of(good, asked.knee_gain),
-        tuple(merged(_reasons(outcome, pooled, classes))),
+        _first_miss(classes) is not None,
+        tuple(merged(_reasons(outcome, pooled, _first_miss(classes)))),
         tuple(_closing(outcome, pooled, used)),
         tuple(f"{row.name} proves nothing: {why}" for row in pooled if (why := barred(row))),
     )
@@ -140,14 +145,17 @@ def _rows_used(one: ClassCapacity) -> Iterator[str]:
         yield from (end.row.name for end in ends if end is not None)
 
 
-def _reasons(outcome: Outcome, pooled: Sequence[LevelRow], classes: Sequence[ClassCapacity]) -> Iterator[Reason]:
-    """Of the levels at which a limit is missed first, by proof or by value; without one, of the highest level."""
+def _first_miss(classes: Sequence[ClassCapacity]) -> float | None:
+    """The lowest load at which a limit is missed, by proof or by value."""
     ends = [
         end
         for one in classes
         if one.capacity is not None and (end := one.capacity.proven.misses or one.capacity.values.misses) is not None
     ]
-    first = min((end.load for end in ends), default=None)
+    return min((end.load for end in ends), default=None)
+
+
+def _reasons(outcome: Outcome, pooled: Sequence[LevelRow], first: float | None) -> Iterator[Reason]:
     ordered = sorted(pooled, key=lambda row: load_of(row) or 0.0)
     for row in ordered if first is not None else ordered[-1:]:
         if first is None or (load_of(row) or 0.0) >= first:

@@ -37,7 +37,7 @@ def report(options: argparse.Namespace) -> str:
     footnotes = [
         "MODEL: tokens pick independently of each other and of the layer; real gating is correlated, so that the union "
         "lies lower",
-        f"skewed: expert r is picked with weight r^-{options.skew:g}; its mean is an approximation, the simulation is not",
+        f"skewed: expert r is picked with weight r^-{options.skew:g}; its mean is approximated, the simulation not",
         f"simulated: {options.passes} forward passes, seed {options.seed}",
         "definitions: docs/ceilings.md",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from analysis.ceiling import Ceiling, Drafting, Machine, Routing, ceiling_of, one_stream_tok_s
 from analysis.ceiling_quantization import NAMED, named_quantization, quantization_of
@@ -84,7 +85,7 @@ def add_options(options: argparse.ArgumentParser) -> None:
 def _machine(options: argparse.Namespace) -> Machine:
     for name in ("bandwidth", "tflops", "gb_per_token"):
         value = getattr(options, name)
-        if value is not None and not value > 0:
+        if value is not None and not 0 < value < math.inf:
             raise InputError(f"--{name.replace('_', '-')} {value:g}: wanted a number above 0")
     if (options.config is None) == (options.gb_per_token is None):
         raise InputError("wanted either --config FILE or --gb-per-token GB")

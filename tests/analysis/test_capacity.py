@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.capacity import capacity_of
+from analysis.cache_share import CacheState, LevelCache
+from analysis.capacity import capacity_of, of_all
 from analysis.capacity_fit import Reading, crossing_of, isotonic
 from analysis.capacity_level import needed
 from analysis.capacity_reason import Cause, reasons_of
@@ -59,6 +60,17 @@ def test_answers(levels: dict[int, Figure], expected: str) -> None:
     assert answer(*(level(users, figure) for users, figure in levels.items())) == expected
 
 
+def test_all_classes_at_once() -> None:
+    """What fits both is the smaller; where one cannot tell, only what one of them misses is known."""
+    chat = capacity_of([level(8, FITS), level(16, MISSES)], LIMITS, [])
+    agents = capacity_of([level(8, FITS), level(16, FITS)], LIMITS, [])
+    unsure = capacity_of([level(8, OPEN), level(16, OPEN)], LIMITS, [])
+    assert of_all([chat, agents])[0] == "8 to 15 users"
+    assert of_all([agents, agents])[0] == "at least 16 users"
+    assert of_all([chat, unsure])[0] == "fewer than 16 users"
+    assert of_all([agents, unsure])[0] == "cannot tell"
+
+
 def test_rates_have_no_whole_steps() -> None:
     """Levels by the clock: from the rate that fits to the one that does not; waiting counts from the schedule."""
     rows = [level(0, Figure(None), clocked=True, label=f"{rate}/s") for rate in (2, 3)]
@@ -93,6 +105,7 @@ def test_sample_sizes_that_an_interval_takes(q: float, n: int) -> None:
         ({"state": "partial", "reason": "a worker died"}, "the level is partial: a worker died"),
         ({"generator": GeneratorVerdict(GeneratorState.LIMITED, ("late sends",))}, "limited by the load generator"),
         ({"errors": {"client_limit": 1}}, "inside the load generator"),
+        ({"cache": LevelCache(CacheState.CONTAMINATED, measured=0.5, implied=0.0)}, "contaminated"),
     ],
 )
 def test_levels_that_prove_nothing(facts: dict[str, Any], why: str) -> None:
