@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,13 +11,14 @@ import numpy as np
 from analysis.columns import FURTHER, NAMES, PUBLISHED
 from analysis.compared_run import ComparedRun, Key, Sample
 from analysis.estimate import Estimate, group_count, mean_estimate, quantile_estimate, rate_estimate
-from analysis.figures import QUANTILES, Figure, Values
+from analysis.figures import QUANTILES, Figure, Mark, Values
 from analysis.levels import LevelRow
 from tokenswarm.metrics import METRICS
 
 # Below these, in seconds, a change of a latency is not worth the name, nor below this share of any figure.
 LEAST_S, LEAST_SHARE = {"ttft": 0.001, "tpot": 0.0001, "e2e": 0.001}, 0.005
 _Z = 1.959964
+UNFINISHED = frozenset({Mark.CENSORED, Mark.SURVIVAL})  # what has no end is in the figure and not among the values
 _METRIC_OF_LEVEL = {"output_tok_s": "request_tok_s"}  # tokens a second are better the more, a request's or a level's
 
 
@@ -90,9 +91,12 @@ def estimate_of(figure: ComparedFigure, one: ComparedRun, key: Key, groups: int 
         return None
     if sample is None:
         return _of_summary(told)
+    if UNFINISHED.intersection(told.marks):
+        return Estimate(told.value, told.n or 0)
     if figure.statistic == "rate":
         return rate_estimate(told.value, _slices(sample.sent_s, sample, groups), len(sample.sent_s))
-    return _of_values(figure, sample.known(figure.metric), groups)
+    found = _of_values(figure, sample.known(figure.metric), groups)
+    return None if found is None else replace(found, value=told.value)
 
 
 def half_of(figure: ComparedFigure, one: ComparedRun, key: Key, part: int) -> Estimate | None:

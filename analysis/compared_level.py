@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from analysis.aa_floor import floor_of, halves_of
-from analysis.compared_figure import ComparedFigure, estimate_of, figures_of, group_count_of
+from analysis.compared_figure import UNFINISHED, ComparedFigure, estimate_of, figures_of, group_count_of
 from analysis.compared_run import ComparedRun, Key
 from analysis.effect import Effect, Unit, effect_of_many, effect_of_two
 from analysis.failure_effect import FailureEffect, failure_effect
@@ -128,10 +128,12 @@ def _effect(
             unit for number, side in enumerate((base, candidate)) for unit in halves_of(figure, key, side, number)
         ]
         effect = effect_of_many(units, halves if len(halves) == 2 * len(units) else [])
-    return effect if effect.error is not None else replace(effect, unsure=_why_unsure((*base, *candidate)))
+    return effect if effect.error is not None else replace(effect, unsure=_why_unsure(figure, key, (*base, *candidate)))
 
 
-def _why_unsure(runs: Sequence[ComparedRun]) -> str:
+def _why_unsure(figure: ComparedFigure, key: Key, runs: Sequence[ComparedRun]) -> str:
+    if any(UNFINISHED.intersection(one.levels[key].figure(figure.name).marks) for one in runs):
+        return "no interval: sessions were unfinished"
     if any(one.run is None for one in runs):
         return "no interval: only summaries are known"
     return "no interval: too few requests" if len(runs) == 2 else "no interval: too few runs, or not in turns"

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.conftest import SMALL, Answer, write_run
+from tests.analysis.clocked_run import arrival, clocked_run
+from tests.analysis.conftest import CASES, SMALL, Answer, write_run
 from tokenswarm.records import Phase, RequestRecord
 
-PUBLISHED = Path(__file__).parents[1] / "data" / "published"
+DATA = Path(__file__).parents[1] / "data"
+PUBLISHED, IMPORTS = DATA / "published", DATA / "imports"
 SPARK = PUBLISHED / "spark_qwen3.6_35b.csv"
 LEVELS = [{"concurrency": 2}]
 
@@ -230,6 +232,50 @@ def test_two_draft_tokens_with_their_failures(compare: Callable[..., Answer]) ->
     (counts,) = [row for row in rows if row.startswith("| c=8 | 32")]
     assert [cell.strip() for cell in counts.strip("|").split("|")] == ["c=8", "32", "", "32", "17"]
     assert not [row for row in rows if row.startswith("| c=8 | output")]
+
+
+def test_names_of_another_locustfile(compare: Callable[..., Answer]) -> None:
+    """What two Locusts have in common is compared by name: 770 ms against 1,730 ms in the files, and no verdict."""
+    answer = compare(CASES / "C01", CASES / "C03", "--json")
+    (mean,) = [
+        cell
+        for cell in answer.json["comparisons"][0]["cells"]
+        if cell["level"] == "POST chat" and cell["figure"] == "mean_s"
+    ]
+    assert mean["ratio"] == pytest.approx(1730 / 770, rel=0.01)
+    assert mean["verdict"] == "cannot tell"
+    text = compare(CASES / "C01", CASES / "C03", "--width", "200").out
+    assert "taken on trust" in text
+    assert "POST caption: only in" in text
+
+
+def test_levels_by_the_clock(compare: Callable[..., Answer], tmp_path: Path) -> None:
+    """Their latencies count from the schedule, and there is no throughput to compare; with unfinished sessions, which
+    are in the figure and have no end, there is no interval."""
+    made = []
+    for name, factor, cut in (("one", 1.0, 0), ("other", 1.3, 0), ("cut", 1.3, 20)):
+        rng = Random(name)
+        rows = [arrival(i, i / 2, i / 2 + 0.001, i / 2 + 0.4 * factor * rng.uniform(0.9, 1.1)) for i in range(200)]
+        for row in rows[len(rows) - cut :]:
+            row.first_token_s = row.last_token_s = row.output_tokens = row.session_end = None
+            row.error_kind = "cancelled"
+        levels = [{"label": "2/s", "rate_per_s": 2.0, "duration_s": 100.0}]
+        made.append(clocked_run(tmp_path / name, rows, levels))
+    found = cells(compare(*made[:2], "--json"))
+    assert found["scheduled_e2e_mean_s"]["ratio_low"] < 1.3 < found["scheduled_e2e_mean_s"]["ratio_high"]
+    assert found["scheduled_e2e_mean_s"]["verdict"] == "worse"
+    assert not {"output_tok_s", "e2e_mean_s"} & set(found)
+    unfinished = cells(compare(made[0], made[2], "--json"))
+    assert unfinished["scheduled_e2e_p95_s"]["reason"] == "no interval: sessions were unfinished"
+
+
+def test_results_of_two_tools_are_not_mixed(compare: Callable[..., Answer]) -> None:
+    """Their figures have the same names and other definitions: refused by their source, unless that is wanted."""
+    one, other = IMPORTS / "vllm-bench-serve" / "out.json", IMPORTS / "guidellm" / "out.json"
+    refused = compare(one, other, "--check")
+    assert refused.code == 3
+    assert "refused: source: " in refused.err
+    assert "--allow source" in refused.out
 
 
 def test_mistakes_are_one_line(compare: Callable[..., Answer], tmp_path: Path) -> None:
