@@ -25,6 +25,7 @@ import numpy as np
 from analysis.figures import Values
 
 FEWEST = 8  # values that can tell a correlation from chance
+LEAST = 6.0  # as which a median has an interval still: nearly all of what was seen, which says enough of a drift
 _RANKS_Z = 1.645  # one-sided 5 %: costs independent values little, for the AR(1) estimate follows the correlation
 _VALUES_Z = 3.09  # one-sided 0.1 %: a sum over many lags is large at once
 _HIGHEST = 0.98  # correlation of neighbours beyond which no series can be told from a drift
@@ -42,12 +43,12 @@ class EffectiveSample:
         self._values = _stretches(values)
 
     def for_quantile(self, q: float, value: float) -> float:
-        """Independent values that would fix the ``q`` quantile, ``value``, as well; at least 1."""
+        """Independent values that would fix the ``q`` quantile, ``value``, as well; at least ``LEAST``."""
         if self._cannot_tell:
             return float(self.n)
         scores = self._scores_correlation
         smooth = 1.0 if scores is None else _time_of_indicator(scores, q)
-        return self._worth(max(smooth, _initial_monotone(self._values <= value)))
+        return max(LEAST, self._worth(max(smooth, _initial_monotone(self._values <= value))))
 
     def for_mean(self) -> float:
         """Independent values that would fix the mean as well; at least 1. Infinite values are no part of a mean."""

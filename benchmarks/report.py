@@ -176,6 +176,8 @@ TARGETS = (
     Target("unpaced", {"load": "64 users, one token"}, "requests_per_s", 6_000, at_least=True),
     Target("unpaced", {"load": "64 users, one token"}, "requests_per_s", 20_000, at_least=True),
     Target("memory", {}, "peak_rss_mb", 150.0),
+    Target("analysis", {}, "table_s", 20.0),
+    Target("analysis", {}, "peak_rss_mb", 2_000.0),
     Target("images", {"load": "500,000 pixels JPEG"}, "busy_p99_ms", 1.0),
     Target("images", {"load": "3,136 to 500,000 pixels JPEG"}, "rss_mb", 100.0),
     Target("beside", {"beside": 16}, "ttft_p95_error_ms", 2.0),
