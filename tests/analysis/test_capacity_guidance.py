@@ -41,6 +41,20 @@ def test_published_guidance() -> None:
     assert not any(sentence.withheld for sentence in sentences)
 
 
+def test_other_names_and_another_form(tmp_path: Path) -> None:
+    """The same rows as a pipe table with titles of another hand, times in seconds, give the same sentences."""
+    counts = ["Users", "Total requests", "Errors", "Output tok/s"]
+    titles = [*counts, "TTFT median (s)", "TTFT p95 (s)", "TPOT p50 (s)", "TPOT p95 (s)"]
+    lines = [f"| {' | '.join(titles)} |", "|" + "---|" * 8]
+    for row in spark():
+        times = [row.figure(name).value for name in ("ttft_p50_s", "ttft_p95_s", "tpot_p50_s", "tpot_p95_s")]
+        cells = [row.concurrency, row.requests, row.failed, row.figure("output_tok_s").value, *times]
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    (tmp_path / "notes.md").write_text("\n".join(lines))
+    rows = read_published(tmp_path / "notes.md")[0].levels
+    assert [one.text for one in guidance_of(rows, rows)] == [one.text for one in guidance_of(spark(), spark())]
+
+
 def test_sentences_name_the_rows_they_rest_on() -> None:
     """The last level that keeps the limits and the first that does not, with their figures."""
     snappy = guidance_of(spark(), spark())[0]
