@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,22 +43,19 @@ class Resumption:
     @classmethod
     def of(cls, path: Path, scenario: Scenario) -> Resumption:
         """Raises ``InputError`` where the folder is no run of this scenario, or nothing is missing."""
-        try:
-            description = json.loads((path / "run.json").read_text(encoding="utf-8"))
-            levels = list(_rows(path / "levels.csv"))
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
-            raise InputError(f"--resume {path}: run.json or levels.csv cannot be read: {why}") from error
+        description, levels = _kept(path)
         if description.get("format") != FORMAT:
             raise InputError(f"--resume {path}: has format {description.get('format')}, {FORMAT} is wanted")
         if scenario.load is None or scenario.load.search is not None or scenario.load.replay is not None:
             raise InputError(f"--resume {path}: only a scenario that lists its levels can be resumed")
         if description.get("scenario_digest") != scenario.digest:
             raise InputError(f"--resume {path}: was another scenario than {scenario.source}; give the one of that run")
-        complete = {int(row["level"] or -1) for row in levels if row["state"] == "complete"}
         planned = {int(level["level"]) for level in description["levels"]}
-        if not planned - complete:
+        ended = {int(row["level"] or -1): row for row in levels if row["state"] == "complete"}
+        complete = {number: row for number, row in ended.items() if number in planned}
+        if not planned - complete.keys():
             raise InputError(f"--resume {path}: all of its {len(planned)} levels are complete")
+        _require_rows(path, complete)
         return cls(path, frozenset(complete), description)
 
     def missing(self, levels: tuple[Level, ...]) -> tuple[Level, ...]:
@@ -115,6 +113,39 @@ class Resumption:
     def _name(self, row: _Row) -> str:
         """Of a worker of the old run: nobody of the new one is called so."""
         return f"{row['worker']} of {self.path.name}"
+
+
+def _kept(path: Path) -> tuple[dict[str, Any], list[_Row]]:
+    """What ``run.json`` says, and the rows of ``levels.csv``."""
+    try:
+        description = json.loads((path / "run.json").read_text(encoding="utf-8"))
+        levels = list(_rows(path / "levels.csv"))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"--resume {path}: run.json or levels.csv cannot be read: {why}") from error
+    if not isinstance(description, dict):
+        raise InputError(f"--resume {path}: run.json describes no run")
+    return description, [row for row in levels if "state" in row and (row.get("level") or "").isdecimal()]
+
+
+def _require_rows(path: Path, complete: dict[int, _Row]) -> None:
+    """Levels whose rows are lost count as nothing. Raises ``InputError``."""
+    if not complete:
+        return
+    for file in ("requests", "timeline", "workers"):
+        if not (path / f"{file}.csv").exists():
+            raise InputError(f"--resume {path}: {file}.csv is missing; its levels cannot be taken over without")
+    found: defaultdict[int, set[str | None]] = defaultdict(set)
+    for request in _rows(path / "requests.csv"):
+        if request["phase"] == "measured" and (request["level"] or "").isdecimal():
+            found[int(request["level"] or 0)].add(request["session"])
+    for number, level in complete.items():
+        wanted = int(level.get("scheduled") or 1) - int(level.get("lost") or 0)
+        if len(found[number]) < wanted:
+            raise InputError(
+                f"--resume {path}: requests.csv has {len(found[number])} measured sessions of level {number}, "
+                f"{wanted} are wanted; rows are lost"
+            )
 
 
 def _rows(path: Path) -> Iterator[_Row]:
