@@ -6,6 +6,8 @@ says where they come from.
 
 from __future__ import annotations
 
+import math
+
 from analysis.audit_concern import Concern, Kind
 from analysis.audit_set import FigureSet
 from analysis.audit_span import Span, exact
@@ -124,10 +126,23 @@ def end_to_end(one: FigureSet) -> list[Concern]:
 def _streams(one: FigureSet) -> tuple[Span, float] | None:
     """Requests in flight as measured, else the users of the level, and by which share either may be off."""
     if (measured := one.span("in_flight_mean")) is not None and measured.value > 0:
-        tokens, window = one.value("tokens"), one.value("window_tokens")
-        return measured, FILL * (1.0 - tokens / window) if tokens and window and tokens < window else 0.0
+        return measured, _of_others(one)
     users = one.row.concurrency
     return (exact(users), DRAIN) if users and not one.row.by_clock else None
+
+
+def _of_others(one: FigureSet) -> float:
+    """What tokens of other requests than the measured ones may change: these are like those, as far as a sample tells.
+
+    With a share s of others the mean over both is known to sqrt(s) of the interval of the measured ones' mean.
+    """
+    tokens, window, e2e = one.value("tokens"), one.value("window_tokens"), one.row.figure("e2e_mean_s")
+    if not tokens or not window or tokens >= window:
+        return 0.0
+    share = 1.0 - tokens / window
+    if not e2e.value or e2e.low is None or e2e.high is None:
+        return 1.0
+    return FILL * share + (e2e.high - e2e.low) / (2.0 * e2e.value) * math.sqrt(share)
 
 
 def _upward(one: FigureSet, allowance: float) -> float:

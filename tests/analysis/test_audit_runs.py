@@ -13,7 +13,11 @@ import pytest
 from analysis.__main__ import main
 from analysis.audit_concern import REASONS, Kind
 from analysis.audit_counts import least_requests
+from analysis.audit_identities import littles_law
 from analysis.audit_lengths import rank_test
+from analysis.audit_set import figure_sets
+from analysis.figures import Figure
+from analysis.levels import LevelRow
 from tests.analysis.conftest import write_run
 from tokenswarm.records import RequestRecord
 
@@ -153,6 +157,28 @@ def test_short_answers(concerns: Any) -> None:
 def test_results_of_other_tools_close(concerns: Any, sample: str, known: set[str]) -> None:
     """All were measured on a server of exact pace. AIPerf asked for 32 tokens a prompt, and the server counted 11.4."""
     assert set(concerns(IMPORTS / sample)) == known
+
+
+@pytest.mark.parametrize(
+    ("window_tokens", "closes"),
+    [
+        (800.0, False),  # all tokens are of the measured requests: 1.6 in flight are not 2.0
+        (1000.0, True),  # a fifth is of others: 0.25 x 0.2 + 0.5 x sqrt(0.2) = 27 % may be theirs
+    ],
+)
+def test_littles_law_where_other_requests_share_the_window(window_tokens: float, closes: bool) -> None:
+    """10 tok/s of requests of 10 tokens and 1.6 s; their mean is known to a half, and 2.0 were in flight."""
+    row = LevelRow(0, 2, label="c=2", requests=80, ok=80)
+    row.figures = {
+        "output_tok_s": Figure(10.0),
+        "output_tokens_mean": Figure(10.0, n=80),
+        "e2e_mean_s": Figure(1.6, n=80, low=0.8, high=2.4),
+        "in_flight_mean": Figure(2.0),
+        "tokens": Figure(800.0),
+        "window_tokens": Figure(window_tokens),
+    }
+    (one,) = figure_sets([row], published=False)
+    assert (littles_law(one) == []) is closes
 
 
 @pytest.mark.parametrize(("q", "n"), [(0.95, 59), (0.99, 299), (0.50, 5)])
