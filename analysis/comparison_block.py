@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from analysis import fingerprint, holm
 from analysis.columns import FURTHER, NAMES, PUBLISHED, Column, number_text
 from analysis.compared_level import Cell, LevelPair, Verdict, where
+from analysis.compared_run import ComparedRun
 from analysis.comparison import SOUGHT_SHARE, Comparison
 from analysis.effect import POWER, Effect
 from analysis.failure_effect import FailureEffect
@@ -23,8 +25,11 @@ def comparison_parts(found: list[Comparison]) -> list[Part]:
 
 
 def _heading(one: Comparison) -> str:
-    base, candidate = (", ".join(run.path for run in side) for side in (one.base, one.candidate))
-    return f"{candidate} against {base}"
+    return f"{_side(one.candidate)} against {_side(one.base)}"
+
+
+def _side(runs: Sequence[ComparedRun]) -> str:
+    return runs[0].path + (f" and {len(runs) - 1} more" if len(runs) > 1 else "")
 
 
 def _refusal(one: Comparison) -> list[Part]:
@@ -61,10 +66,10 @@ def _cells(one: Comparison) -> TextTable:
         "base",
         "candidate",
         "change (95 %)",
+        "verdict",
         "floor",
         "detectable",
         f"{'runs' if several else 'requests'} for {SOUGHT_SHARE:.0%}",
-        "verdict",
     ]
     body = [
         [
@@ -74,22 +79,24 @@ def _cells(one: Comparison) -> TextTable:
             _value(cell, cell.effect.base),
             _value(cell, cell.effect.candidate),
             _change(cell),
+            f"{cell.verdict}: {'left out' if pair.left_out else cell.reason}".removesuffix(": "),
             _percent(cell.floor),
             _percent(cell.detectable),
             "" if cell.needed is None else f"{cell.needed:,}",
-            f"{cell.verdict}: {'left out' if pair.left_out else cell.reason}".removesuffix(": "),
         ]
         for pair in one.pairs
         for cell in pair.cells
     ]
     fixed = 3 if classes else 2
-    return TextTable("comparison", "Comparison", header, body, fixed, frozenset({0, *range(fixed), len(header) - 1}))
+    kept = [i for i in range(len(header)) if i <= fixed + 3 or any(row[i] for row in body)]
+    header, body = [header[i] for i in kept], [[row[i] for i in kept] for row in body]
+    return TextTable("comparison", "Comparison", header, body, fixed, frozenset({*range(fixed), fixed + 3}))
 
 
 def _requests(one: Comparison) -> TextTable:
-    header = ["level", "base requests", "failed", "candidate requests", "failed"]
+    header = ["level", "base requests", "base failed", "candidate requests", "candidate failed"]
     body = [[where(pair.key), *_counts(pair)] for pair in one.pairs]
-    return TextTable("requests", "Requests", header, body)
+    return TextTable("requests", "Requests", header, body, left=frozenset({0}))
 
 
 def _counts(pair: LevelPair) -> list[str]:
@@ -143,6 +150,8 @@ def rules(found: list[Comparison]) -> list[str]:
     if all(one.refused for one in found):
         return []
     tested = sum(cell.corrected is not None for one in found for cell in one.cells)
+    if not tested:
+        return ["cannot tell: of no figure is known how sure it is, on both sides; run folders have what that takes"]
     correction = (
         f"better, worse: an effect that chance explains in less than 5 of 100 comparisons in any of the {tested} cells "
         f"({holm.METHOD}'s correction: one false verdict is enough to mislead), that is larger than the floor, and not "

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from analysis.__main__ import main
 from tests.analysis.clocked_run import arrival, clocked_run
@@ -276,6 +277,16 @@ def test_results_of_two_tools_are_not_mixed(compare: Callable[..., Answer]) -> N
     assert refused.code == 3
     assert "refused: source: " in refused.err
     assert "--allow source" in refused.out
+
+
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
+def test_published_comparison_as_text(
+    compare: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion, form: str
+) -> None:
+    """The whole output of AWQ against FP8, whose numbers the tests above hold against the printed ones."""
+    monkeypatch.chdir(PUBLISHED)
+    file = SPARK.name
+    assert compare(f"{file}#quantization/fp8", f"{file}#awq-int4", "--format", form, "--width", "110").out == snapshot
 
 
 def test_mistakes_are_one_line(compare: Callable[..., Answer], tmp_path: Path) -> None:
