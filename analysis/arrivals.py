@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.censored import censored_figures
+from analysis.effective_sample import EffectiveSample
 from analysis.figures import Figure, Values, number, quantile_figure, ratio
 from analysis.limits import mapping
 from analysis.requests_csv import values_of
@@ -152,13 +153,23 @@ def clocked_latencies(
     for name, origin in _TIMES:
         known = values_of(good[f"{name}_s"])
         if failures_infinite:
-            figures |= censored_figures(name, known, np.zeros(0), failed)
+            worth = _worth_in_order(measured["scheduled_s"], good[f"{name}_s"])
+            figures |= censored_figures(name, known, np.zeros(0), failed, worth)
             continue
         answered = cut["first_token_s"].notna() if name.endswith("ttft") else pd.Series(False, index=cut.index)
         exact = values_of(cut.loc[answered, f"{name}_s"])
-        at_least = values_of((ends - cut[origin])[~answered])
-        figures |= censored_figures(name, np.concatenate([known, exact]), at_least)
+        lasted = (ends - cut[origin])[~answered]
+        worth = _worth_in_order(measured["scheduled_s"], good[f"{name}_s"], cut.loc[answered, f"{name}_s"], lasted)
+        figures |= censored_figures(name, np.concatenate([known, exact]), values_of(lasted), worth=worth)
     return figures
+
+
+def _worth_in_order(due_s: pd.Series[float], *times_s: pd.Series[float]) -> EffectiveSample:
+    """Of the times together, in the order in which their requests were due."""
+    known = pd.concat(times_s).dropna()
+    order = np.argsort(due_s.reindex(known.index).to_numpy(dtype="float64"), kind="stable")
+    values: Values = known.to_numpy(dtype="float64")[order]
+    return EffectiveSample(values)
 
 
 def sessions_of(rows: pd.DataFrame, *, ends_told: bool) -> pd.DataFrame:

@@ -39,8 +39,12 @@ class EffectiveSample:
     """``values`` in the order in which they were served; infinite ones are late beyond measure."""
 
     def __init__(self, values: Values) -> None:
-        self.n = len(values)
+        self._n = len(values)
         self._values = _stretches(values)
+
+    @property
+    def n(self) -> int:
+        return self._n
 
     def for_quantile(self, q: float, value: float) -> float:
         """Independent values that would fix the ``q`` quantile, ``value``, as well; at least ``LEAST``."""

@@ -24,7 +24,10 @@ _FEWEST_PAIRS = 8  # below them the approximation of a ratio's interval is not w
 
 
 class Worth(Protocol):
-    """How many independent values correlated ones are worth, see ``effective_sample``."""
+    """How many independent values ``n`` correlated ones are worth, see ``effective_sample``."""
+
+    @property
+    def n(self) -> int: ...
 
     def for_quantile(self, q: float, value: float) -> float: ...
 
@@ -120,7 +123,7 @@ def quantile_figure(ordered: Values, q: float, worth: Worth | None = None) -> Fi
     value = quantile_of_sorted(sequence, q)
     if value is None:
         return Figure(None, n=0)
-    effective = float(n) if worth is None else min(float(n), worth.for_quantile(q, value))
+    effective = float(n) if worth is None else min(float(n), worth.for_quantile(q, value) * n / max(1, worth.n))
     low, high = correlated_bounds(n, q, effective)
     told = None if effective == n else effective
     if low is None or high is None:
@@ -134,7 +137,7 @@ def mean_figure(values: Values, worth: Worth | None = None) -> Figure:
     if not n:
         return Figure(None, n=0)
     mean = float(values.mean())
-    effective = float(n) if worth is None else min(float(n), worth.for_mean())
+    effective = float(n) if worth is None else min(float(n), worth.for_mean() * n / max(1, worth.n))
     told = None if effective == n else effective
     if effective < 2.0:
         return Figure(mean, n=n, effective_n=told)

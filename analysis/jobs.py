@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis.arrivals import clocked_levels
 from analysis.censored import censored_figures
+from analysis.effective_sample import EffectiveSample
 from analysis.figures import BLANK, Figure, Values, mean_figure, number
 from analysis.goodput import within_limits
 from analysis.limits import limits_by_class, mapping
@@ -167,8 +168,10 @@ def _meets(jobs: pd.DataFrame, requests_met: pd.Series[bool], limits: dict[str, 
 
 def _durations(completed: pd.DataFrame, at_least: Values, late: int) -> dict[str, Figure]:
     known = values_of(completed["job_s"])
-    figures = censored_figures("job", known, at_least, late)
-    return figures | {"job_mean_s": mean_figure(known), "steps_mean": mean_figure(values_of(completed["steps"]))}
+    in_order = completed.sort_values("start_s", kind="stable")["job_s"].dropna().to_numpy(dtype="float64")
+    worth = EffectiveSample(in_order)
+    figures = censored_figures("job", known, at_least, late, worth)
+    return figures | {"job_mean_s": mean_figure(known, worth), "steps_mean": mean_figure(values_of(completed["steps"]))}
 
 
 def _parts(completed: pd.DataFrame) -> dict[str, Figure]:
