@@ -48,7 +48,7 @@ def report(path: str, options: argparse.Namespace, read: Callable[..., Outcome])
     document = {"format": 1, "source": {"path": outcome.path, "kind": outcome.source, "name": outcome.name}}
     return Report(
         f"Capacity · {title_of(outcome)}",
-        lambda: [part for one in sets for part in _parts(one)],
+        lambda: [part for one in sets for part in capacity_parts(one)],
         list(dict.fromkeys(footnotes)),
         lambda: document | capacity_document(sets, asked),
         lambda: _csv(sets),
@@ -103,7 +103,8 @@ def _limits(option: str, pairs: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def _parts(one: CapacitySet) -> list[Part]:
+def capacity_parts(one: CapacitySet) -> list[Part]:
+    """What fits, the knee, the reasons, and last the guidance."""
     beside = f" ({one.name})" if one.name else ""
     known = [item for item in one.classes if item.capacity is not None]
     parts = [Part(f"Users or rate that fit{beside}", _table(known) if known else None, list(_lines(one)))]

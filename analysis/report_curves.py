@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
 
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -18,7 +20,9 @@ from analysis.report_svg import SMALL, canvas, legend, one_line, spread, svg_of
 from analysis.report_theme import INK, MUTED, PAPER, line
 from analysis.scaling import scaling_levels, scaling_rows
 
+Kind = tuple[str, tuple[str, ...]]  # of a level: all that is not its load
 MOST_LINES = 6  # more cannot be told apart
+_SHAPES: dict[Literal["-", "--"], str] = {"-": "o", "--": "^"}  # of p50 and p95, by the style of their lines
 _HOLLOW = "Hollow points are levels that are not credible: incomplete, contaminated, or limited by the load generator."
 
 
@@ -94,6 +98,8 @@ def curves(outcome: Outcome) -> Plots:
     loads = {row.level: size for row in outcome.levels if (size := load_of(row)) is not None}
     if not loads:
         return Plots((), ("No plots over the load: no level says how many users or arrivals it had.",))
+    if not lines_of(outcome):
+        return Plots((), ("No plots over the load: no kind of level comes with two loads.",))
     made = [_rate(outcome, loads, one) for one in _RATES]
     made[1:1] = [_latency(outcome, loads, one) for one in _LATENCIES]
     made.append(_scaling(outcome))
@@ -118,15 +124,22 @@ def load_axis(outcome: Outcome) -> str:
 
 
 def lines_of(outcome: Outcome) -> dict[str, list[LevelRow]]:
-    """Rows that belong on one line, by its name: of one class, and of one kind of level. At most ``MOST_LINES``."""
+    """Rows that belong on one line, by its name: of one class, and of one kind of level. At most ``MOST_LINES``, of
+    those that come with two loads or more."""
     rows = outcome.classes if outcome.several_classes else outcome.levels
-    several_kinds = len({row.load for row in rows}) > 1
-    lines: dict[str, list[LevelRow]] = {}
+    lines: dict[tuple[str | None, Kind], list[LevelRow]] = {}
     for row in rows:
-        kind = " ".join([row.arms, *row.load[1]]).strip() if several_kinds else ""
-        parts = [row.traffic or "" if outcome.several_classes else "", kind]
-        lines.setdefault(" · ".join(part for part in parts if part), []).append(row)
-    return dict(list(lines.items())[:MOST_LINES])
+        lines.setdefault((row.traffic if outcome.several_classes else None, row.load), []).append(row)
+    drawn = [some for some in lines.values() if len({load_of(row) for row in some} - {None}) > 1]
+    several_kinds = len({row.load for row in rows}) > 1
+    return {_line_name(outcome, some[0], several_kinds): some for some in drawn[:MOST_LINES]}
+
+
+def _line_name(outcome: Outcome, row: LevelRow, several_kinds: bool) -> str:
+    """The kind as levels are called: ``cold`` for ``c=8 cold #2``."""
+    kind = re.sub(r"^c=\S+ ?|^\S+/s ?| ?#\d+$", "", row.name) if several_kinds else ""
+    traffic = row.traffic or "" if outcome.several_classes else ""
+    return kind if traffic and kind.startswith(traffic) else " · ".join(part for part in (traffic, kind) if part)
 
 
 def _points(
@@ -147,7 +160,8 @@ def doubted_levels(outcome: Outcome) -> set[int | None]:
 
 def _rate(outcome: Outcome, loads: dict[int | None, float], what: Rate) -> Plot | str:
     doubted, lines = doubted_levels(outcome), lines_of(outcome)
-    if what.pooled and outcome.several_classes:
+    one_kind = len({row.load for row in outcome.levels}) == 1
+    if what.pooled and outcome.several_classes and one_kind:
         lines = {"all classes": outcome.levels, **lines}
     drawn = {name: _points(rows, loads, what.name, 1.0, doubted) for name, rows in lines.items()}
     if not any(drawn.values()):
@@ -218,12 +232,11 @@ def _scaling(outcome: Outcome) -> Plot | str:
     return Plot("plot-scaling", "Scaling", says, svg)
 
 
-def _draw(axes: Axes, points: Sequence[Point], colour: str, style: str) -> Line2D:
-    """A line unless one load comes several times; bars for intervals, hollow points for what is not credible."""
-    loads = [point.load for point in points]
-    values = [point.figure.value or 0.0 for point in points]
-    once = len(set(loads)) == len(loads)
-    (drawn,) = axes.plot(loads, values, style if once else "", color=colour)
+def _draw(axes: Axes, points: Sequence[Point], colour: str, style: Literal["-", "--"]) -> Line2D:
+    """A line, through the means where loads come again; bars for intervals, hollow points for what is not credible."""
+    loads = sorted({point.load for point in points})
+    means = [fmean(point.figure.value or 0.0 for point in points if point.load == load) for load in loads]
+    (drawn,) = axes.plot(loads, means, style, color=colour)
     for point in points:
         value, low, high = point.figure.value or 0.0, point.figure.low, point.figure.high
         if low is not None and high is not None and math.isfinite(high):
@@ -231,8 +244,8 @@ def _draw(axes: Axes, points: Sequence[Point], colour: str, style: str) -> Line2
             axes.errorbar(
                 [point.load], [value], yerr=bar, fmt="none", ecolor=colour, elinewidth=1.2, capsize=3, alpha=0.7
             )
-        face = colour if point.credible else PAPER
-        axes.plot([point.load], [value], "o", color=colour, markerfacecolor=face, markersize=5)
+        face, shape = colour if point.credible else PAPER, _SHAPES[style]
+        axes.plot([point.load], [value], shape, color=colour, markerfacecolor=face, markersize=5)
     return drawn
 
 
@@ -240,7 +253,10 @@ def _key(axes: Axes, names: Sequence[str]) -> None:
     """Colours are classes, dashes are quantiles."""
     alone = len(names) == 1
     handles = [Line2D([], [], color=line(i)) for i in range(len(names))] if not alone else []
-    styles = [Line2D([], [], color=line(0) if alone else INK, linestyle=style) for style in ("-", "--")]
+    styles = [
+        Line2D([], [], color=line(0) if alone else INK, linestyle=style, marker=shape, markersize=5)
+        for style, shape in _SHAPES.items()
+    ]
     legend(axes, [*handles, *styles], [*(one_line(name) for name in names if not alone), "p50", "p95"])
 
 
@@ -251,11 +267,13 @@ def _finish(axes: Axes, outcome: Outcome, loads: dict[int | None, float], title:
     spread(axes, list(loads.values()))
 
 
-def _caption(says: str, drawn: Iterable[list[Point]]) -> str:
+def _caption(says: str, drawn: Collection[list[Point]]) -> str:
     points = [point for one in drawn for point in one]
     sure = [point.figure.low is not None for point in points]
     if any(sure):
         says += " Bars are 95 % intervals" + ("." if all(sure) else "; a point without one rests on too few requests.")
+    if any(len({point.load for point in one}) < len(one) for one in drawn):
+        says += " Where a load comes several times, the line runs through the mean."
     return says if all(point.credible for point in points) else f"{says} {_HOLLOW}"
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from analysis.audit import audit_notes
 from analysis.compared_run import ComparedRun
 from analysis.legend import legend_of
 from analysis.notes import SIMULATED_TEXT
 from analysis.objectives import Verdict, judge
 from analysis.outcome import Outcome
 from analysis.render import Choice, footnotes_of, parts_of, title_of
+from analysis.report_capacity import capacity_blocks, sets_of
 from analysis.report_comparison import comparison_blocks
 from analysis.report_curves import curves
 from analysis.report_distributions import distributions
@@ -25,11 +28,12 @@ from analysis.report_timeline import timeline
 def document_of(runs: Sequence[ComparedRun], allowed: Sequence[str] = ()) -> Document:
     """Of the last run; with a base before it, also of how the two differ. ``allowed``: differences that are wanted."""
     last = runs[-1]
-    outcome, run = last.outcome, last.run
-    verdict = judge(outcome)
+    outcome, run = _audited(last.outcome), last.run
+    verdict, sets = judge(outcome), sets_of(outcome, run)
     sections = [
-        Section("findings", "Findings", _finding_blocks(findings(outcome, verdict), outcome)),
+        Section("findings", "Findings", _finding_blocks(findings(outcome, verdict, sets), outcome)),
         *([Section("comparison", "Comparison", comparison_blocks(runs[0], last, allowed))] if len(runs) == 2 else []),
+        *([Section("guidance", "Capacity", capacity_blocks(outcome, sets))] if not outcome.names else []),
         Section("load", "Over the load", [curves(outcome)]),
         Section(
             "results", "Results", [*result_blocks(outcome, parts_of(outcome, verdict, Choice())), *_notes(outcome)]
@@ -42,6 +46,12 @@ def document_of(runs: Sequence[ComparedRun], allowed: Sequence[str] = ()) -> Doc
         Section("repeat", "How to repeat it", repeat_blocks(outcome)),
     ]
     return cleared(Document(_title(runs), _subtitle(outcome, verdict), _badges(last), sections))
+
+
+def _audited(outcome: Outcome) -> Outcome:
+    """With the notes of the audit, also where it was read for a comparison."""
+    known = {note.text for note in outcome.notes}
+    return replace(outcome, notes=[*outcome.notes, *(note for note in audit_notes(outcome) if note.text not in known)])
 
 
 def _finding_blocks(found: Findings, outcome: Outcome) -> list[Block]:

@@ -3,24 +3,29 @@ withheld, with the reason, where its rule does not hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from analysis.audit import concerns_of
+from analysis.capacity_set import CapacitySet
 from analysis.columns import BY_CLOCK, NAMES, SHOWN, number_text
 from analysis.figures import Mark
 from analysis.level_names import listed
+from analysis.level_verdicts import SATURATED
 from analysis.levels import LevelRow
 from analysis.objective_block import block_of
 from analysis.objectives import Verdict
 from analysis.outcome import Outcome
+from analysis.report_capacity import knee_sentences
 from analysis.report_curves import doubted_levels, load_of
+from analysis.report_links import MOST_LINKS, level_links
 from analysis.report_sections import Link, Sentence, row_anchor
 from analysis.scaling import scaling_levels, scaling_rows
+from analysis.search_block import answer
+from tokenswarm.errors import ErrorKind
 
 FLAT_GAIN = 0.05  # from the last level but one to the last: less is no more throughput
-NEAR_MOST = 0.90  # of the highest throughput: from there on, more load brings little
-_MOST_LINKS = 8
 _SHOWN_MARKS = tuple(mark for mark in Mark if mark is not Mark.EDGES)  # a peak is nothing to decide from
 
 
@@ -47,32 +52,22 @@ class Withheld:
         return Sentence(f"{self.what}: {self.why}")
 
 
-def findings(outcome: Outcome, verdict: Verdict) -> Findings:
-    """Sentences of all rules, in reading order."""
+def findings(outcome: Outcome, verdict: Verdict, sets: Sequence[CapacitySet]) -> Findings:
+    """Sentences of all rules, in reading order. ``sets``: the capacity of each kind of levels."""
     if outcome.names:
         return Findings(tuple(_failed_names(outcome)), tuple(_slowest_name(outcome)), tuple(_coarse_names(outcome)), ())
     rows = _curve(outcome)
-    made = [_objectives(outcome, verdict)]
+    made: list[Sentence | Withheld] = [_objectives(outcome, verdict)]
+    if verdict.search is not None and verdict.search.steps:
+        made.append(Sentence(f"Search: {answer(verdict.search)}.", (Link("its levels", "search"),)))
     if any(row.by_clock for row in outcome.levels):  # their throughput is what was asked for
         made += [_keeps_up(outcome), *_growth(outcome, rows)]
     else:
-        made += [_most_throughput(outcome, rows), _knee(outcome, rows), *_growth(outcome, rows), _sharing(outcome)]
+        made += [_most_throughput(outcome, rows), *knee_sentences(outcome, sets)]
+        made += [*_growth(outcome, rows), _sharing(outcome)]
     said = tuple(one for one in made if isinstance(one, Sentence))
     withheld = tuple(one.sentence for one in made if isinstance(one, Withheld))
     return Findings(tuple(_warnings(outcome, verdict)), said, tuple(_marks(outcome)), withheld)
-
-
-def level_link(outcome: Outcome, row: LevelRow) -> Link:
-    """To the row of a level in the table of all classes, or of one class in theirs."""
-    if row.traffic is not None and outcome.several_classes:
-        number = next(i for i, one in enumerate(outcome.classes) if one is row)
-        return Link(f"{row.name} {row.traffic}", row_anchor("classes", number))
-    number = next(i for i, one in enumerate(outcome.levels) if one.level == row.level)
-    return Link(row.name, row_anchor("all-classes" if outcome.several_classes else "levels", number))
-
-
-def _links(outcome: Outcome, rows: Iterable[LevelRow]) -> tuple[Link, ...]:
-    return tuple(level_link(outcome, row) for row in rows)[:_MOST_LINKS]
 
 
 def _curve(outcome: Outcome) -> list[LevelRow]:
@@ -95,9 +90,13 @@ def _objectives(outcome: Outcome, verdict: Verdict) -> Sentence | Withheld:
     block = block_of(verdict)
     if block is None or block.table is None:
         return Withheld("Up to which load the service is good enough", "the scenario names no objective")
-    levels = {one.level for one in verdict.classes if one.met and one.proves}
-    links = [Link(f"objectives at {row.name}", row_anchor("objectives", i)) for i, row in enumerate(outcome.levels)]
-    met = [link for link, row in zip(links, outcome.levels, strict=True) if row.level in levels]
+    judged = list(dict.fromkeys((one.level, one.label) for one in verdict.classes))  # in the order of the table
+    links = [
+        Link(f"objectives at {label}" if label else "objectives", row_anchor("objectives", i))
+        for i, (_, label) in enumerate(judged)
+    ]
+    missed = {one.level for one in verdict.classes if not one.met or not one.proves}
+    met = [link for link, (level, _) in zip(links, judged, strict=True) if level not in missed]
     summary = next(line for line in block.lines if line.startswith(("all objectives", "objectives")))
     return Sentence(f"{summary[0].upper()}{summary[1:]}.", tuple(met[-1:] or links[:1]))
 
@@ -115,15 +114,15 @@ def _most_throughput(outcome: Outcome, rows: Sequence[LevelRow]) -> Sentence | W
         return Withheld(what, "the intervals of all levels overlap")
     if len(alike) > 1:
         names = f"Throughput is highest at {listed(row.name for row in alike)}, which their intervals do not tell apart"
-        return Sentence(f"{names}: {told} output tok/s at {most.name}{times}.", _links(outcome, [first, *alike]))
+        return Sentence(f"{names}: {told} output tok/s at {most.name}{times}.", level_links(outcome, [first, *alike]))
     if most is not rows[-1]:
-        return Sentence(f"{text}{times}; beyond it nothing is gained.", _links(outcome, [first, most]))
+        return Sentence(f"{text}{times}; beyond it nothing is gained.", level_links(outcome, [first, most]))
     gain = _rate(most) / _rate(rows[-2]) - 1.0
     if gain > FLAT_GAIN:
         rest = f"it still rose by {gain:.0%} from the level before, so the most that this server can do was not reached"
     else:
         rest = f"from the level before it rose by {gain:.1%} only"
-    return Sentence(f"{text}{times}; {rest}.", _links(outcome, [first, *rows[1:][-2:]]))
+    return Sentence(f"{text}{times}; {rest}.", level_links(outcome, [first, *rows[1:][-2:]]))
 
 
 def _overlap(one: LevelRow, other: LevelRow) -> bool:
@@ -134,31 +133,15 @@ def _overlap(one: LevelRow, other: LevelRow) -> bool:
     return a.low <= b.high and b.low <= a.high
 
 
-def _knee(outcome: Outcome, rows: Sequence[LevelRow]) -> Sentence | Withheld:
-    what = f"From which load on more users bring little (the knee: {NEAR_MOST:.0%} of the highest throughput)"
-    if len(rows) < 3:
-        return Withheld(what, "it takes three credible levels of one kind with different loads")
-    most = max(_rate(row) for row in rows)
-    knee = next(row for row in rows if _rate(row) >= NEAR_MOST * most)
-    if knee is rows[-1]:
-        return Withheld(what, f"throughput still rose up to the last level, {knee.name}; try higher loads")
-    text = f"From {knee.name} on, more load brings little: it has {_rate(knee) / most:.0%} of the highest throughput"
-    later = rows[-1]
-    waits = [row.figure(_felt(row, "ttft_p50_s")).value for row in (knee, later)]
-    if waits[0] and waits[1] and waits[1] > waits[0]:
-        text += f", while the median TTFT grows {number_text(waits[1] / waits[0], 1)} times up to {later.name}"
-    return Sentence(f"{text}.", _links(outcome, [knee, later]))
-
-
 def _keeps_up(outcome: Outcome) -> Sentence | Withheld:
     """The highest rate at which as many sessions were done as were scheduled, and all below it likewise."""
     what = "Up to which rate the server keeps up"
     rates = [
         (row, row.figure("scheduled_per_s").value, row.figure("done_per_s").value)
         for row in sorted(outcome.levels, key=lambda row: load_of(row) or 0.0)
-        if row.complete and not row.limited
+        if (row.complete or row.state == SATURATED) and not row.limited
     ]
-    known = [(row, done / asked) for row, asked, done in rates if asked and done is not None]
+    known = [(row, done / asked if row.complete else 0.0) for row, asked, done in rates if asked and done is not None]
     if not known:
         return Withheld(what, "no credible level tells how many sessions were scheduled and done")
     good = list(takewhile(lambda one: one[1] >= 1.0 - FLAT_GAIN, known))
@@ -167,11 +150,13 @@ def _keeps_up(outcome: Outcome) -> Sentence | Withheld:
             f"The server keeps up with every rate that was tried, up to {known[-1][0].name}; the "
             "most that it can do was not reached"
         )
-        return Sentence(f"{text}.", _links(outcome, [known[-1][0]]))
+        return Sentence(f"{text}.", level_links(outcome, [known[-1][0]]))
     late, share = known[len(good)]
     text = f"At {late.name} only {share:.0%} of the sessions that arrive in a second are done in one"
+    if not late.complete:
+        text = f"At {late.name} the queue grew until the level was stopped (saturated)"
     before = f"; up to {good[-1][0].name} the server keeps up" if good else ""
-    return Sentence(f"{text}{before}.", _links(outcome, [*(one[0] for one in good[-1:]), late]))
+    return Sentence(f"{text}{before}.", level_links(outcome, [*(one[0] for one in good[-1:]), late]))
 
 
 def _felt(row: LevelRow, name: str) -> str:
@@ -206,7 +191,8 @@ def _growth(outcome: Outcome, rows: Sequence[LevelRow]) -> Iterator[Sentence | W
                 f"ms at {ends[1].name}"
             )
             yield Sentence(
-                f"{said} grows {number_text(high.value / low.value, 1)} times, from {values}.", _links(outcome, ends)
+                f"{said} grows {number_text(high.value / low.value, 1)} times, from {values}.",
+                level_links(outcome, ends),
             )
 
 
@@ -235,15 +221,28 @@ def _warnings(outcome: Outcome, verdict: Verdict) -> Iterator[Sentence]:
     rows = {f"{row.name}:": row for row in outcome.levels}
     for doubt in verdict.doubts:
         place = next((row for name, row in rows.items() if doubt.startswith(name)), None)
-        yield Sentence(f"Not credible: {doubt}.", () if place is None else _links(outcome, [place]))
+        yield Sentence(f"Not credible: {doubt}.", () if place is None else level_links(outcome, [place]))
     failed = [row for row in outcome.levels if row.failed]
     if failed:
         total, all_of = sum(row.failed for row in failed), sum(row.ok + row.failed for row in outcome.levels)
-        kinds = ", ".join(f"{group.count} x {group.kind}" for group in outcome.failures)
+        kinds = ", ".join(
+            f"{group.count} x {group.kind}" for group in outcome.failures if group.kind != ErrorKind.CANCELLED
+        )
         text = (
             f"{total} of {all_of} measured requests failed{f' ({kinds})' if kinds else ''}; latencies are of the others"
         )
-        yield Sentence(f"{text}.", _links(outcome, failed))
+        yield Sentence(f"{text}.", level_links(outcome, failed))
+    yield from _audit(outcome)
+
+
+def _audit(outcome: Outcome) -> Iterator[Sentence]:
+    """What does not close."""
+    noted = {note.text for note in outcome.notes if note.key == "audit"}
+    for concern in concerns_of(outcome):
+        text = f"does not close: {concern.line}"
+        if text in noted:
+            rows = [row for row in outcome.levels if row.name in concern.rows]
+            yield Sentence(f"{text[0].upper()}{text[1:]}.", level_links(outcome, rows))
 
 
 def _marks(outcome: Outcome) -> Iterator[Sentence]:
@@ -253,8 +252,9 @@ def _marks(outcome: Outcome) -> Iterator[Sentence]:
     for mark in _SHOWN_MARKS:
         marked = [row for row in rows if any(mark in row.figure(name).marks for name in figures)]
         if marked:
-            levels = listed(list(dict.fromkeys(row.name for row in marked)))
-            yield Sentence(f"At {levels}: {_MARK_WORDS[mark]}.", _links(outcome, marked))
+            names = list(dict.fromkeys(row.name for row in marked))
+            levels = listed(names) if len(names) <= MOST_LINKS else f"{len(names)} of {len(outcome.levels)} levels"
+            yield Sentence(f"At {levels}: {_MARK_WORDS[mark]}.", level_links(outcome, marked))
 
 
 _MARK_WORDS: dict[Mark, str] = {
@@ -292,7 +292,7 @@ def _slowest_name(outcome: Outcome) -> Iterator[Sentence]:
 
 def _failed_names(outcome: Outcome) -> Iterator[Sentence]:
     failed = [(i, row) for i, row in enumerate(outcome.names) if row.failed and not row.is_total]
-    links = tuple(Link(row.name or "its row", row_anchor("names", i)) for i, row in failed)[:_MOST_LINKS]
+    links = tuple(Link(row.name or "its row", row_anchor("names", i)) for i, row in failed)[:MOST_LINKS]
     if failed:
         yield Sentence(f"{sum(row.failed for _, row in failed)} requests failed.", links)
 

@@ -14,6 +14,17 @@ from analysis.tables import level_tables
 
 def result_blocks(outcome: Outcome, parts: Sequence[Part]) -> list[Block]:
     """``parts`` in their order, then the intervals."""
+    blocks = part_blocks(parts)
+    if outcome.levels and any(_bounded(row) for row in (*outcome.classes, *outcome.levels)):
+        table = level_tables(outcome, by_class=outcome.several_classes, intervals=True)[0]
+        said = "In brackets: the 95 % interval; where there is none, too few requests bound the value."
+        table = replace(table, title="")
+        blocks.append(Fold("The same figures with their 95 % intervals", (Tabled("intervals", table, (said,)),)))
+    return blocks
+
+
+def part_blocks(parts: Sequence[Part]) -> list[Block]:
+    """Each table with its lines below it; lines alone as paragraphs."""
     blocks: list[Block] = []
     for part, key in zip(parts, table_keys(parts), strict=True):
         lines = tuple(part.lines)
@@ -22,11 +33,6 @@ def result_blocks(outcome: Outcome, parts: Sequence[Part]) -> list[Block]:
             blocks.append(Tabled(key, table, lines))
         elif lines:
             blocks.append(Prose(tuple([f"{part.title}: {lines[0]}", *lines[1:]] if part.title else lines)))
-    if outcome.levels and any(_bounded(row) for row in (*outcome.classes, *outcome.levels)):
-        table = level_tables(outcome, by_class=outcome.several_classes, intervals=True)[0]
-        said = "In brackets: the 95 % interval; where there is none, too few requests bound the value."
-        table = replace(table, title="")
-        blocks.append(Fold("The same figures with their 95 % intervals", (Tabled("intervals", table, (said,)),)))
     return blocks
 
 
@@ -39,6 +45,6 @@ def table_keys(parts: Sequence[Part]) -> list[str]:
     keys: list[str] = []
     for part in parts:
         key = slug(part.table.key if part.table is not None else "text")
-        again = sum(one == key or one.rsplit("-", 1)[0] == key for one in keys)
-        keys.append(f"{key}-{again + 1}" if again else key)
+        again = sum(one == key or one.rsplit("-no-", 1)[0] == key for one in keys)
+        keys.append(f"{key}-no-{again + 1}" if again else key)  # not the name of a row
     return keys

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from analysis.arrivals import LevelArrivals
+from analysis.audit import audit_notes
 from analysis.figures import Figure, Mark
 from analysis.levels import LevelRow
 from analysis.objectives import judge
 from analysis.outcome import FailureGroup, Outcome
+from analysis.report_capacity import sets_of
 from analysis.report_findings import Findings, findings
 
 
@@ -34,30 +36,31 @@ def outcome_of(*rows: LevelRow, **changes: Any) -> Outcome:
 
 def said(*rows: LevelRow, **changes: Any) -> Findings:
     outcome = outcome_of(*rows, **changes)
-    return findings(outcome, judge(outcome))
+    return findings(outcome, judge(outcome), sets_of(outcome, None))
 
 
 def texts(sentences: Any) -> str:
     return "\n".join(sentence.text for sentence in sentences)
 
 
-def test_knee_is_the_first_level_with_nine_tenths_of_the_most() -> None:
-    """Of 100, 185, 200 and 196 tok/s the second has 92 %; the sentence links to it and to the last level."""
-    ttft = [(0.1 * n, 0.09 * n, 0.11 * n) for n in (1, 2, 4, 8)]
-    rates = (100.0, 185.0, 200.0, 196.0)
-    found = said(*(level(i, 2**i, rate, ttft=ttft[i]) for i, rate in enumerate(rates)))
-    knee = next(sentence for sentence in found.said if "brings little" in sentence.text)
-    assert knee.text.startswith("From c=2 on, more load brings little: it has 92% of the highest throughput")
-    assert "TTFT grows 4.00 times up to c=8" in knee.text  # 0.2 s to 0.8 s
-    assert [link.anchor for link in knee.links] == ["levels-2", "levels-4"]
-    assert "highest at c=4: 200 output tok/s, 2.00 times that of c=1; beyond it nothing is gained" in texts(found.said)
+def test_highest_throughput_and_knee_link_to_their_rows() -> None:
+    """Of 100, 185, 200 and 196 tok/s the third is the most; from the second on a doubling buys less than a quarter."""
+    found = said(*(level(i, 2**i, rate) for i, rate in enumerate((100.0, 185.0, 200.0, 196.0))))
+    (most,) = [sentence for sentence in found.said if "highest" in sentence.text]
+    assert (
+        most.text
+        == "Throughput is highest at c=4: 200 output tok/s, 2.00 times that of c=1; beyond it nothing is gained."
+    )
+    assert [link.anchor for link in most.links] == ["levels-1", "levels-3"]
+    (knee,) = [sentence for sentence in found.said if "Knee" in sentence.text]
+    assert "2 users" in knee.text
+    assert "8% throughput" in knee.text  # 200 / 185
+    assert [link.anchor for link in knee.links] == ["levels-1", "levels-2", "levels-3", "levels-4"]
 
 
-def test_knee_is_withheld_while_throughput_rises() -> None:
-    """Three levels of which the last has by far the most have no knee, and the report says why it names none."""
+def test_throughput_that_still_rises_is_no_highest() -> None:
+    """Where the last level has by far the most, more was possible, and the report says so."""
     found = said(level(0, 1, 100.0), level(1, 2, 190.0), level(2, 4, 350.0))
-    assert "brings little" not in texts(found.said)
-    assert "throughput still rose up to the last level, c=4" in texts(found.withheld)
     assert "still rose by 84% from the level before" in texts(found.said)  # 350 / 190
 
 
@@ -112,6 +115,29 @@ def test_failures_and_marks_are_told_with_their_next_step() -> None:
     (advice,) = found.advice
     assert advice.text.startswith("At c=1: too few requests")
     assert "p95 needs 72" in advice.text
+
+
+def test_a_saturated_rate_is_one_that_is_not_kept_up_with() -> None:
+    """A level that was stopped because its queue grew ends what the server keeps up with, whatever came after."""
+    rows = []
+    for number, (rate, state) in enumerate(((2.0, "complete"), (3.0, "saturated"), (4.0, "complete"))):
+        row = level(number, 1, 100.0, label=f"{rate:g}/s", concurrency=None, state=state)
+        row.arrivals = LevelArrivals(rate, 40, 40, 0, 0, 0, 0)
+        row.figures |= {"scheduled_per_s": Figure(rate), "done_per_s": Figure(rate)}
+        rows.append(row)
+    expected = "At 3/s the queue grew until the level was stopped (saturated); up to 2/s the server keeps up"
+    assert expected in texts(said(*rows).said)
+
+
+def test_what_does_not_close_is_a_warning_with_its_row() -> None:
+    """A peak below the mean at the second level is told first, with a link to that level."""
+    second = level(1, 2, 150.0)
+    second.figures["peak_tok_s"] = Figure(120.0)
+    outcome = outcome_of(level(0, 1, 100.0), second)
+    outcome.notes += audit_notes(outcome)
+    warnings = findings(outcome, judge(outcome), []).warnings
+    (peak,) = [one for one in warnings if one.text.startswith("Does not close: peak below mean")]
+    assert [link.anchor for link in peak.links] == ["levels-2"]
 
 
 def test_one_level_says_nothing_of_a_curve() -> None:
