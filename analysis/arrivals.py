@@ -168,8 +168,7 @@ def _worth_in_order(due_s: pd.Series[float], *times_s: pd.Series[float]) -> Effe
     """Of the times together, in the order in which their requests were due."""
     known = pd.concat(times_s).dropna()
     order = np.argsort(due_s.reindex(known.index).to_numpy(dtype="float64"), kind="stable")
-    values: Values = known.to_numpy(dtype="float64")[order]
-    return EffectiveSample(values)
+    return EffectiveSample(np.asarray(known, dtype=np.float64)[order])
 
 
 def sessions_of(rows: pd.DataFrame, *, ends_told: bool) -> pd.DataFrame:

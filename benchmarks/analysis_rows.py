@@ -35,7 +35,7 @@ def analysis(bench: Bench, rows: int = ROWS) -> list[Row]:
 
 
 def write_folder(folder: Path, rows: int, seed: int = 1) -> Path:
-    """Four levels of two classes, sessions of four turns, of which one in a hundred fails. Nothing in it is measured."""
+    """Four levels of two classes, sessions of four turns, one in a hundred of which fails. Nothing is measured."""
     folder.mkdir(parents=True, exist_ok=True)
     rng, start_s = np.random.default_rng(seed), 1_000.0
     tables, levels = [], []
