@@ -18,6 +18,7 @@ from analysis.audit_set import name_of
 from analysis.csv_file import header_of
 from analysis.export import cell_of, safe_text
 from analysis.levels import LevelRow
+from analysis.other_tools import holds_results
 from analysis.outcome import Outcome
 from analysis.part import Part
 from analysis.published_table import is_published, published_outcome
@@ -81,7 +82,8 @@ def read_inputs(named: Sequence[str], read: Callable[[str], Outcome]) -> tuple[l
 
 def _tables_in(path: Path) -> list[Path]:
     """Files of a folder that is no run."""
-    if not path.is_dir() or any((path / name).exists() for name in _OF_A_RUN) or any(path.glob("*_stats.csv")):
+    of_locust = path.is_dir() and any(path.glob("*_stats*.csv"))
+    if not path.is_dir() or any((path / name).exists() for name in _OF_A_RUN) or of_locust or holds_results(path):
         return []
     files = sorted(one for one in path.iterdir() if one.suffix.lower() in (".csv", ".tsv"))
     if not files:
