@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.analysis.clocked_run import arrival, clocked_run
 from tests.analysis.conftest import write_run
 from tokenswarm.records import Phase, RequestRecord
 
@@ -141,3 +142,14 @@ def test_intervals_stand_in_the_table_and_in_the_csv(table: Any, tmp_path: Path)
     assert (line["ttft_p50_ms_low"], line["ttft_p50_ms_high"]) == ("139", "160")
     assert float(line["requests_per_s_low"]) < float(line["requests_per_s"]) < float(line["requests_per_s_high"])
     assert line["good_share_low"] == ""
+
+
+def test_requests_that_queue_by_the_clock_count_as_fewer(table: Any, tmp_path: Path) -> None:
+    """In a level by the clock whose waits rise and fall in waves of 100 arrivals, 400 requests are worth far fewer."""
+    waits = [1.0 + abs(i % 100 - 50) / 50 for i in range(400)]
+    rows = [arrival(i, float(i), float(i), i + wait) for i, wait in enumerate(waits)]
+    level = {"label": "1/s", "rate_per_s": 1.0, "duration_s": 400.0, "measured_started_s": 0.0, "scheduled": 400}
+    figures = table(clocked_run(tmp_path / "run", rows, [level]), "--json").json["levels"][0]["figures"]
+    for name in ("scheduled_ttft_p50_s", "scheduled_e2e_mean_s", "job_p50_s"):
+        assert figures[name]["n"] == 400
+        assert figures[name]["effective_n"] < 40, name
