@@ -14,6 +14,7 @@ from tokenswarm import progress
 from tokenswarm.clocks import wall_s
 from tokenswarm.controller import Controller
 from tokenswarm.epochs import Epochs
+from tokenswarm.errors import RunFolderError
 from tokenswarm.itinerary import FixedLevels, Itinerary, itinerary_of
 from tokenswarm.levelfacts import LevelFacts
 from tokenswarm.levels import planned_levels
@@ -217,9 +218,12 @@ class LoadRun:
             "notes": [self._engine.note] if self._engine.note else [],
         }
         found = None if self._itinerary is None else self._itinerary.document()
-        if found is not None:
-            self.folder.write_once("search.json", found)
-        self.folder.write_once("end.json", end)
+        try:
+            if found is not None:
+                self.folder.write_once("search.json", found)
+            self.folder.write_once("end.json", end)
+        except RunFolderError as error:  # the rows that are there are still worth a table
+            log.error("%s", error)
         self.folder.close()
         if self._progress is not None:
             self._progress.kill(block=False)

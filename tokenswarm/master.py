@@ -21,7 +21,7 @@ from locust import LoadTestShape
 from tokenswarm.admission import misfit
 from tokenswarm.clocks import wall_s
 from tokenswarm.controller import Controller
-from tokenswarm.errors import BAD_INPUT, NOT_CREDIBLE, TokenswarmError
+from tokenswarm.errors import BAD_INPUT, NOT_CREDIBLE, RunFolderError, TokenswarmError
 from tokenswarm.levels import planned_levels
 from tokenswarm.load_run import LoadRun
 from tokenswarm.planner import Planner
@@ -255,6 +255,13 @@ class RunMaster:
         else:
             gevent.spawn(self._runner.quit if self._headless else self._runner.stop)
 
+    def _cannot_write(self, line: str) -> None:
+        """Load whose rows are lost is worth nothing: the run ends with what it has."""
+        log.error("%s", line)
+        if self._run is not None:
+            self._run.lost.append(line)
+        gevent.spawn(self._runner.quit if self._headless else self._runner.stop)
+
     # a run --------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -267,8 +274,15 @@ class RunMaster:
             log.error("%s", error)
             self._give_up(str(error))
             return
+        folder.on_failure = self._cannot_write
         self._run = LoadRun(plan, folder, self._roster.send, self._statistics, self._resumption)
-        self._run.start(self._processes_here())
+        try:
+            self._run.start(self._processes_here())
+        except RunFolderError as error:
+            log.error("%s", error)
+            self._run = None
+            self._give_up(str(error))
+            return
         for member in self._roster:
             self._start_worker(member)
 

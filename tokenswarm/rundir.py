@@ -24,7 +24,8 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -95,11 +96,17 @@ def require_results_folder(results: Path) -> None:
 
 
 class RunFolder:
-    """Appends to the files of one run."""
+    """Appends to the files of one run.
+
+    ``on_failure`` is told once, in one line, when a file cannot be written any more (a full disk); nothing more is
+    added to such a file. Without it that raises ``RunFolderError``.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.on_failure: Callable[[str], None] | None = None
         self._open: dict[str, TextIO] = {}
+        self._failed: set[str] = set()
 
     @classmethod
     def create(cls, results: Path, name: str) -> RunFolder:
@@ -119,7 +126,7 @@ class RunFolder:
             folder = cls(path)
             for file in HEADERS:
                 if file != "late":  # there is one only where there is something in it
-                    folder._file(file)
+                    folder._begin(file)
             return folder
         raise RunFolderError(f"{results}: a thousand runs named {stem}")
 
@@ -134,10 +141,29 @@ class RunFolder:
 
     def append(self, file: str, text: str) -> None:
         """Add whole CSV lines to ``file`` and hand them to the operating system at once."""
-        if text:
+        if not text or file in self._failed:
+            return
+        try:
             handle = self._file(file)
             handle.write(text)
             handle.flush()
+        except OSError as error:
+            self._fail(file, error)
+
+    def _begin(self, file: str) -> None:
+        try:
+            self._file(file)
+        except OSError as error:
+            self._fail(file, error)
+
+    def _fail(self, file: str, error: OSError) -> None:
+        line = f"{self.path / file}.csv: cannot be written: {error.strerror}"
+        told = bool(self._failed)
+        self._failed.add(file)
+        if self.on_failure is None:
+            raise RunFolderError(line) from error
+        if not told:
+            self.on_failure(line)
 
     def append_row(self, file: str, row: Mapping[str, Any]) -> None:
         self.append(file, csv_lines([[row.get(column) for column in HEADERS[file]]]))
@@ -148,10 +174,15 @@ class RunFolder:
         if target.exists():
             raise RunFolderError(f"{target}: exists already and is never overwritten")
         part = target.with_suffix(".part")
-        part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(part, target)
+        try:
+            part.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            os.replace(part, target)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise RunFolderError(f"{target}: cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
-        for handle in self._open.values():
-            handle.close()
+        for file, handle in self._open.items():
+            with suppress(OSError) if file in self._failed else nullcontext():
+                handle.close()
         self._open.clear()

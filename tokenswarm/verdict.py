@@ -35,6 +35,8 @@ def analysed(folder: Path, questions: Iterable[str] = ()) -> Verdict:
     """The tables of a run, saved beside its rows, then the answer to each of ``questions``: subcommands of the analysis
     that go with what the scenario asked for, kept as ``QUESTION.txt``."""
     table = _analysis("table", str(folder), "--save", "--check")
+    if not _good(table):  # a traceback would tell a person nothing that the log does not
+        return Verdict(f"{folder}: requests.csv; python -m analysis table {folder}\n", _code(table))
     texts = [table.stdout + (f"\n{table.stderr}" if table.stderr else "")]  # why it is not good
     files = "requests.csv, table.txt, .md, .csv and .json"
     for question in questions:
@@ -88,8 +90,12 @@ def _analysis(*arguments: str, limit_s: float | None = None) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit_s)
 
 
+def _good(table: subprocess.CompletedProcess[str]) -> bool:
+    return table.returncode in CODES and bool(table.stdout)  # Python ends with 1 too, where it falls over
+
+
 def _code(table: subprocess.CompletedProcess[str]) -> int:
-    if table.returncode in CODES and table.stdout:  # Python ends with 1 too, where it falls over
+    if _good(table):
         return table.returncode
     log.error("the analysis failed: %s", _last_line(table))
     return NOT_CREDIBLE

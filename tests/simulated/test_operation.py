@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import resource
 import signal
 import ssl
 import subprocess
@@ -689,3 +690,30 @@ def test_a_second_interrupt_does_not_wait_for_the_table(
     )
     assert table.returncode == 0, table.stderr
     assert json.loads(table.stdout)["levels"][0]["requests"] > 0
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")], ids=["alone", "forked"])
+def test_a_run_whose_rows_cannot_be_kept_ends(
+    simulator: Callable[..., Simulator],
+    closed_scenario: Callable[..., str],
+    tmp_path: Path,
+    processes: tuple[str, ...],
+) -> None:
+    """A file as long as files may become, as on a full disk: one line, code 3, and what is there is readable."""
+    server = simulator("--speed", "20")
+    (tmp_path / "s.yaml").write_text(closed_scenario("users: 4, sessions: 100000"))
+    command = [str(LOCUST), "-f", str(ROOT / "locustfiles" / "chat.py"), "--headless", "--only-summary", *processes]
+    command += ["--scenario", "s.yaml", "-H", server.url]
+    run = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000)),
+    )  # fmt: skip
+    text = run.stdout + run.stderr
+    assert run.returncode == 3, text
+    assert "Traceback" not in text
+    assert text.count("requests.csv: cannot be written: File too large") >= 1
+    (folder,) = tmp_path.glob("results/*/")
+    end = json.loads((folder / "end.json").read_text())
+    assert end["state"] == "stopped"
+    assert any("cannot be written" in reason for reason in end["reasons"])
+    assert (folder / "requests.csv").stat().st_size <= 40_000

@@ -83,3 +83,25 @@ def test_provenance_names_what_is_needed_to_repeat_a_run() -> None:
     assert known["tokenswarm"]
     assert known["gevent"]
     assert known["python"].startswith("3.")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_told_once_and_other_files_go_on(tmp_path: Path) -> None:
+    """Two files that cannot be written are one line; a third keeps its rows, and closing raises nothing."""
+    (tmp_path / "requests.csv").symlink_to("/dev/full")
+    (tmp_path / "timeline.csv").symlink_to("/dev/full")
+    folder, told = RunFolder(tmp_path), []
+    folder.on_failure = told.append
+    for file in ("requests", "timeline", "requests"):
+        folder.append(file, "x\n")
+    folder.append("health", "1\n")
+    folder.close()
+    assert told == [f"{tmp_path}/requests.csv: cannot be written: No space left on device"]
+    assert (tmp_path / "health.csv").read_text().endswith("\n1\n")
+
+
+def test_a_json_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """The folder is gone: one line, as for a full disk."""
+    folder = RunFolder(tmp_path / "gone")
+    with pytest.raises(RunFolderError, match=r"end.json: cannot be written: No such file or directory"):
+        folder.write_once("end.json", {})
