@@ -41,6 +41,7 @@ interference: $(READY) ## URL=http://host:8000: what do traffic classes do to ea
 	$(BIN)/locust -f locustfiles/mixed.py --headless --only-summary --scenario scenarios/interference.yaml $(if $(URL),--host $(URL)) $(ARGS)
 
 ab: $(READY) ## make ab A=http://one:8000 B=http://two:8000 SCENARIO=...: two servers in turns, A B B A: better, worse, cannot tell
+	@$(if $(and $(A),$(B)),true,echo "make ab: A=URL and B=URL are wanted, the base and the candidate" >&2; exit 2)
 	$(BIN)/python -m tokenswarm.alternation --a $(A) --b $(B) --scenario $(SCENARIO) $(ARGS)
 
 ui: $(READY) ## Locust's page on http://127.0.0.1:8089; URL= and SCENARIO= are optional
