@@ -22,15 +22,17 @@ _SECRET_WORD = re.compile(
     re.IGNORECASE,
 )
 _ASSIGNED = re.compile(
-    r"\b((?:proxy-)?authorization|(?:x-)?api[-_]?key|password|passwd|secret|access[-_]token|(?:set-)?cookie)"
+    r"\b((?:proxy-)?authorization|(?:x-)?api[-_]?key|password|passwd|secret|access[-_]token)"
     r"([\"']?\s*[:=]\s*[\"']?)(\$\{\w+\}|(?:(?:bearer|basic)\s+)?[^\s\"',}]+)",
     re.IGNORECASE,
 )
+_COOKIES = re.compile(r"\b((?:set-)?cookie[\"']?\s*[:=]\s*[\"']?)(?!\$\{\w+\})[^\"'\n}]+", re.IGNORECASE)
 
 
 def shown(text: str) -> str:
     """The text without what looks like a secret in it."""
     text = _URL.sub(lambda found: url_without_secrets(found.group()), text)
+    text = _COOKIES.sub(lambda found: found.group(1) + HIDDEN, text)
     text = _SECRET_WORD.sub(_hidden_word, text)
     return _ASSIGNED.sub(lambda found: found.group(1) + found.group(2) + _unless_variable(found.group(3)), text)
 

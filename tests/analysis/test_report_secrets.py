@@ -66,6 +66,21 @@ def test_url_keeps_host_and_path_only(url: str, right: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("Cookie: a=1; session=c00kie", "Cookie: ***"),
+        ('refused: {"api_key": "t0p", "n": 3}', 'refused: {"api_key": "***", "n": 3}'),
+        ("Authorization: Basic dXNlcg==", "Authorization: ***"),
+        ("--api-key=abc --users 3", "--api-key=*** --users 3"),
+        ("export API_KEY=${MY_KEY}", "export API_KEY=${MY_KEY}"),
+    ],
+)
+def test_secret_in_a_sentence_is_hidden(text: str, right: str) -> None:
+    """The value goes, what it is called and what follows it stay."""
+    assert shown(text) == right
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "p95 of TTFT: 1.5 s, tokens: 300, key figures",
