@@ -118,7 +118,7 @@ def ingest(options: argparse.Namespace) -> int:
 
 
 def report(options: argparse.Namespace) -> int:
-    """Everything about a run on one page that opens without a network: plots, tables, what they say, how to repeat it."""
+    """Everything about a run on one page that opens without a network: plots, tables, findings, how to repeat it."""
     named = [run for run in options.run if run] or [_run_of([])]
     for file in report_files.write_report(named, options):
         print(file)

@@ -55,13 +55,13 @@ def _judge(
 
 def _by_checks(checks: list[tuple[ClassVerdict, Check]]) -> tuple[Judgement, str]:
     """A limit that is missed for sure decides; else all must be known and bounded."""
-    missed = [pair for pair in checks if not pair[1].met and pair[1].value is not None and not pair[1].no_bound]
+    missed = [pair for pair in checks if not pair[1].met and pair[1].value is not None and not pair[1].too_few]
     if missed:
         return Judgement.MISSED, _shown(*max(missed, key=lambda pair: _nearness(pair[1])))
     for one, check in checks:
         if check.value is None:
             return Judgement.UNDECIDED, _shown(one, check)
-        if check.no_bound:
+        if check.too_few:
             return Judgement.UNDECIDED, f"{_shown(one, check)}, but of too few requests to bound it"
     if not checks:
         return Judgement.UNDECIDED, "no measured request"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.cache_share import share_line
-from analysis.figures import Figure, Mark
+from analysis.figures import QUANTILES, Figure, Mark
 from analysis.level_verdicts import SATURATED, LevelJudgement, level_judgement
 from analysis.levels import LevelRow
 from analysis.limits import limits_by_class, mapping, objective_names
@@ -14,6 +14,7 @@ from analysis.outcome import Outcome
 from analysis.request_figures import LATENCIES
 from analysis.search_result import SearchResult, search_result
 from tokenswarm.errors import ErrorKind
+from tokenswarm.quantiles import order_statistic_interval
 
 # A run in which more requests fail than this does not pass, even if nobody named a limit.
 DEFAULT_FAILED_LIMIT = 0.01
@@ -28,13 +29,15 @@ EXIT_MET, EXIT_MISSED, EXIT_NOT_CREDIBLE = 0, 1, 3
 class Check:
     """One limit: ``metric`` is ``failed`` or, say, ``ttft_p95_s``, by the clock ``scheduled_ttft_p95_s``.
 
-    A value that is unknown does not meet it. ``no_bound``: the value is a quantile of too few requests to bound it.
+    A value that is unknown does not meet it. ``no_bound``: the value is a quantile of too few requests to bound it, by
+    what they are worth; ``too_few``: even if each told as much as one that stands alone.
     """
 
     metric: str
     limit: float
     value: float | None
     no_bound: bool = False
+    too_few: bool = False
 
     @property
     def met(self) -> bool:
@@ -153,8 +156,14 @@ def _checks(row: LevelRow, limits: dict[str, Any]) -> list[Check]:
             felt = row.by_clock and latency in _WAITING
             name = f"{'scheduled_' if felt else ''}{latency}_{statistic}_s"
             figure = row.figure(name)
-            checks.append(Check(name, float(limit), _judged(figure, float(limit)), Mark.NO_BOUND in figure.marks))
+            judged, no_bound = _judged(figure, float(limit)), Mark.NO_BOUND in figure.marks
+            checks.append(Check(name, float(limit), judged, no_bound, no_bound and _too_few(figure, statistic)))
     return checks
+
+
+def _too_few(figure: Figure, statistic: str) -> bool:
+    q = QUANTILES.get(statistic)
+    return q is not None and (figure.n is None or order_statistic_interval(figure.n, q) is None)
 
 
 def _judged(figure: Figure, limit: float) -> float | None:

@@ -40,9 +40,9 @@ class Run:
         return self.ended(0)
 
     def ended(self, code: int) -> bool:
-        """Whether this is the exit code, or would be on a machine with more time. Where other programs are at work a load
-        generator may find that it was late: no fault of what was run, and the only reason not to believe its figures
-        that is let pass."""
+        """Whether this is the exit code, or would be on a machine with more time. Where other programs are at work a
+        load generator may find that it was late: no fault of what was run, and the only reason not to believe its
+        figures that is let pass."""
         doubts = re.findall(r"^not credible: (.*)$", self.output, re.MULTILINE)
         late = [doubt for doubt in doubts if "limited by the load generator" in doubt]
         return self.code == code or (self.code == 3 and bool(doubts) and doubts == late)

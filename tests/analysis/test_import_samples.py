@@ -185,8 +185,9 @@ def test_vllm_bench_as_in_its_file(level: Any) -> None:
     assert value(found, "any_chunk_gap_mean_s") == pytest.approx(0.009848016847869067)
     assert value(found, "last_chunk_p99_s") == pytest.approx(np.percentile(told["latencies"], 99))
     median = found["figures"]["last_chunk_p50_s"]
-    assert (median["n"], median["marks"]) == (32, ["no bound"])
-    assert median["effective_n"] < 6  # four waves of eight that are alike: no more than four or five values
+    assert median["n"] == 32
+    assert median["effective_n"] == 6  # four waves of eight that are alike: as few as a median can be bounded with
+    assert min(told["latencies"]) < median["low"] < median["value"] < median["high"] < max(told["latencies"])
     assert found["figures"]["first_chunk_p95_s"]["marks"] == ["no bound"]
 
 

@@ -97,7 +97,8 @@ def judged(*rows: LevelRow, classes: tuple[str, ...] = ("chat",)) -> list[tuple[
 
 def row(ttft_p95_s: float | None, *marks: Mark, traffic: str = "chat", **facts: Any) -> LevelRow:
     given: dict[str, Any] = {"level": 0, "concurrency": 8, "state": "complete", "requests": 100, "ok": 100}
-    return LevelRow(traffic=traffic, figures={"ttft_p95_s": Figure(ttft_p95_s, marks=marks)}, **given | facts)
+    n = facts.pop("n", 100)
+    return LevelRow(traffic=traffic, figures={"ttft_p95_s": Figure(ttft_p95_s, n=n, marks=marks)}, **given | facts)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +107,14 @@ def row(ttft_p95_s: float | None, *marks: Mark, traffic: str = "chat", **facts: 
         ([row(0.9)], "met", "chat TTFT p95 900 ms ≤ 1000 ms"),
         ([row(1.2)], "missed", "chat TTFT p95 1200 ms > 1000 ms"),
         ([row(0.9, failed=5, ok=95)], "missed", "chat failed 5.00 % > 1 %"),
-        ([row(0.9, Mark.NO_BOUND)], "undecided", "chat TTFT p95 900 ms ≤ 1000 ms, but of too few requests to bound it"),
+        ([row(0.9, Mark.NO_BOUND, n=72)], "met", "chat TTFT p95 900 ms ≤ 1000 ms"),  # alike, and worth fewer
         (
-            [row(1.2, Mark.NO_BOUND)],
+            [row(0.9, Mark.NO_BOUND, n=71)],
+            "undecided",
+            "chat TTFT p95 900 ms ≤ 1000 ms, but of too few requests to bound it",
+        ),
+        (
+            [row(1.2, Mark.NO_BOUND, n=71)],
             "undecided",
             "chat TTFT p95 1200 ms > 1000 ms, but of too few requests to bound it",
         ),

@@ -40,8 +40,8 @@ def freeze(server: Simulator, locust: subprocess.Popen[str], after_s: float, for
 def test_a_server_that_stands_still_shows_from_the_schedule_and_hides_in_a_closed_loop(
     simulator: Callable[..., Simulator], locust: Callable[..., Run]
 ) -> None:
-    """Frozen for 2 of 10 s: at 20 arrivals a second 40 of 200 wait up to 2 s. Ten users who think for half a second send
-    as much, but the ten requests that wait are 5 % of theirs, and nobody else is there to be kept waiting."""
+    """Frozen for 2 of 10 s: at 20 arrivals a second 40 of 200 wait up to 2 s. Ten users who think for half a second
+    send as much, but the ten requests that wait are 5 % of theirs, and nobody else is there to be kept waiting."""
     server = simulator()
     found = {}
     for kind, load in (
