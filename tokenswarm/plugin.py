@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import gevent
 import locust.stats
 from locust import events
-from locust.runners import MasterRunner, WorkerRunner
+from locust.runners import STATE_STOPPED, STATE_STOPPING, MasterRunner, WorkerRunner
 
 from tokenswarm.errors import BAD_INPUT, NOT_CREDIBLE, InputError, TokenswarmError
 from tokenswarm.master import RunMaster
@@ -234,10 +234,12 @@ def _init(environment: Any, kind: str | None) -> None:
         sys.exit(BAD_INPUT)
     environment.tokenswarm = session
     session.listen(environment.events)
-    _interrupt_main_only()
+    stop = _main_stopper()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # one that is ignored stays ignored
+        gevent.signal_handler(signal.SIGINT, stop)
     options = environment.parsed_options
     if session.master is not None and session.master.levels and options.headless:
-        gevent.signal_handler(signal.SIGTERM, _stop, environment)
+        gevent.signal_handler(signal.SIGTERM, _stop, environment, stop)
         if options.loglevel == "INFO":  # of a run with levels our own lines tell more than Locust's on its users
             logging.getLogger("locust.runners").setLevel(logging.WARNING)
     gc.collect()
@@ -245,15 +247,13 @@ def _init(environment: Any, kind: str | None) -> None:
     gc.set_threshold(50_000, 20, 50)  # few cyclic objects live here; fewer pauses for the streams
 
 
-def _interrupt_main_only() -> None:
-    """Ctrl-C ends what Locust's main greenlet waits for. Left alone, Python raises it in whichever greenlet runs: one
-    that listens to workers or records a request would die instead. A SIGINT that is ignored stays ignored.
-
-    A second one does not wait for last rows and the table."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        main, loop = gevent.getcurrent(), gevent.get_hub().loop
-        stops = itertools.chain([KeyboardInterrupt()], itertools.repeat(SystemExit(NOT_CREDIBLE)))
-        gevent.signal_handler(signal.SIGINT, lambda: loop.run_callback(main.throw, next(stops)))
+def _main_stopper() -> Callable[[], None]:
+    """Ends what Locust's main greenlet, the current one, waits for, as Ctrl-C does; called again it does not wait for
+    last rows and the table. Left alone, Python raises a Ctrl-C in whichever greenlet runs: one that listens to workers
+    or records a request would die instead."""
+    main, loop = gevent.getcurrent(), gevent.get_hub().loop
+    stops = itertools.chain([KeyboardInterrupt()], itertools.repeat(SystemExit(NOT_CREDIBLE)))
+    return lambda: loop.run_callback(main.throw, next(stops))
 
 
 def _leaver() -> Callable[[int], None]:
@@ -282,13 +282,15 @@ def _quit_with(runner: Any, parent: int) -> None:
     runner.quit()
 
 
-def _stop(environment: Any) -> None:
+def _stop(environment: Any, stop: Callable[[], None]) -> None:
     """SIGTERM, as containers get it: Locust's own handler stands only once a headless run with levels is over.
 
-    Where Locust's handler stands, a second one would end the workers before their last rows are in.
+    The main greenlet alone ends the run. When it finds the runner stopped by another one, it sends the workers away
+    before their last rows are in.
     """
     log.warning("stopped by SIGTERM; what was measured so far is kept")
-    environment.runner.quit()
+    if environment.runner.state not in (STATE_STOPPING, STATE_STOPPED):
+        stop()
 
 
 def _quitting(environment: Any, **_: Any) -> None:

@@ -200,6 +200,7 @@ def test_a_stopped_run_stays_readable(
     )  # fmt: skip
     assert run.code == 3, run.output
     assert len(run.measured()) > 5
+    assert len([row for row in run.rows if row["sent_s"]]) == len(server.truth())  # what was in flight, too
     assert run.file("levels.csv")[0]["state"] == "interrupted"
     assert (run.folder / "end.json").exists()
     level = run.table()["levels"][0]
