@@ -23,7 +23,7 @@ from analysis.outcome import Outcome
 from analysis.part import Part
 from analysis.published_table import is_published, published_outcome
 from analysis.report import FORMATS, Report
-from analysis.sample_size import CHANGE, POWER, WIDTH, needs_of, rounded
+from analysis.sample_size import WIDTH, needs_of, rounded
 from analysis.tables import TextTable
 from tokenswarm.errors import RunFolderError
 
@@ -144,17 +144,14 @@ def _parts(audit: Audit) -> list[Part]:
 def _sizes(levels: list[LevelRow]) -> list[Part]:
     """Requests that the levels need, where their figures tell."""
     body = [
-        [name_of(row), need.title, str(need.has), rounded(need.for_width), rounded(need.for_comparison)]
+        [name_of(row), need.title, str(need.has), rounded(need.for_width)]
         for row in levels
         for need in needs_of(row)
     ]
     if not body:
         return []
-    header = ["row", "figure", "requests", f"for ±{WIDTH:.0%}", f"to find {CHANGE:.0%}"]
-    line = (
-        f"for ±{WIDTH:.0%}: with which the 95 % interval reaches so far in the mean; to find {CHANGE:.0%}: in each of "
-        f"two runs, for a change of so much to be found with {POWER:.0%} power; blank where the level cannot tell"
-    )
+    header = ["row", "figure", "requests", f"for ±{WIDTH:.0%}"]
+    line = f"for ±{WIDTH:.0%}: with which the 95 % interval reaches so far in the mean; compare tells its own needs"
     return [Part("Requests that the levels need", TextTable("sizes", "", header, body, 2, frozenset({0, 1})), [line])]
 
 

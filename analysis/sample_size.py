@@ -1,8 +1,8 @@
-"""How many requests a level needs: for an interval of a wanted width, and to find a change when two runs are compared.
+"""How many requests a level needs for an interval of a wanted width.
 
-Both start from the interval that the level's own requests gave, which has their spread and their correlation in it, and
+It starts from the interval that the level's own requests gave, which has their spread and their correlation in it, and
 from the fact that intervals narrow with the root of the number of requests. A level that gave no interval needs at
-least as many as one takes.
+least as many as one takes. How many a comparison of two runs needs is told by the comparison (``Effect.runs_larger``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from analysis.levels import LevelRow
 from analysis.outcome import Note
 from tokenswarm.quantiles import order_statistic_interval
 
-CONFIDENCE, POWER = 0.95, 0.90
+CONFIDENCE = 0.95
 WIDTH = 0.10  # of the value, to either side
-CHANGE = 0.05
 # Figures for which a level is told its size: name and title.
 TOLD: dict[str, str] = {
     "ttft_p50_s": "TTFT p50",
@@ -57,20 +56,6 @@ def requests_for_width(figure: Figure, width: float = WIDTH, q: float | None = N
     return max(least, math.ceil(figure.n * (half / width) ** 2))
 
 
-def requests_for_comparison(figure: Figure, change: float = CHANGE, power: float = POWER, cells: int = 1) -> int | None:
-    """Requests in each of two runs with which a true change by the share ``change`` is found with ``power``.
-
-    Both runs are taken to spread as this one does. ``cells``: how many figures are judged at once, of which each may
-    then go wrong as much more rarely (Holm's first step). ``None`` where no interval tells of the spread.
-    """
-    error = relative_error(figure)
-    if error is None or figure.n is None:
-        return None
-    normal = NormalDist()
-    sure = normal.inv_cdf(1.0 - (1.0 - CONFIDENCE) / (2.0 * max(1, cells))) + normal.inv_cdf(power)
-    return max(2, math.ceil(2.0 * figure.n * (sure * error / math.log1p(abs(change))) ** 2))
-
-
 def relative_error(figure: Figure) -> float | None:
     """Standard error of the logarithm of a figure, from its 95 % interval; ``None`` where there is none."""
     value, low, high = figure.value, figure.low, figure.high
@@ -88,12 +73,11 @@ def correlated_times(figure: Figure) -> float:
 
 @dataclass(frozen=True)
 class SampleNeed:
-    """Of one figure of a level: requests it has, those for the width, and those in each run of a comparison."""
+    """Of one figure of a level: requests that it has, and those for the width."""
 
     title: str
     has: int
-    for_width: int | None
-    for_comparison: int | None
+    for_width: int
 
 
 def needs_of(row: LevelRow) -> list[SampleNeed]:
@@ -104,9 +88,9 @@ def needs_of(row: LevelRow) -> list[SampleNeed]:
         if figure.value is None or not figure.n:
             continue
         q = QUANTILES.get(name.split("_")[1])
-        width, comparison = requests_for_width(figure, q=q), requests_for_comparison(figure)
+        width = requests_for_width(figure, q=q)
         if width is not None:
-            needs.append(SampleNeed(title, figure.n, width, comparison))
+            needs.append(SampleNeed(title, figure.n, width))
     return needs
 
 
@@ -118,18 +102,12 @@ def sample_size_notes(rows: Iterable[LevelRow]) -> list[Note]:
         if not needs:
             continue
         widths = ", ".join(f"{need.title} {rounded(need.for_width)}" for need in needs)
-        found = ", ".join(f"{need.title} {rounded(need.for_comparison)}" for need in needs if need.for_comparison)
         text = f"{row.name}: requests for an interval of ±{WIDTH:.0%}: {widths}"
-        text += (
-            f"; in each of two runs, to find a change by {CHANGE:.0%} with {POWER:.0%} power: {found}" if found else ""
-        )
         notes.append(Note("sample size", text, detail=True))
     return notes
 
 
-def rounded(count: int | None) -> str:
+def rounded(count: int) -> str:
     """Up to two digits, for more would promise too much."""
-    if count is None:
-        return ""
     unit = 10 ** max(0, len(str(count)) - 2)
     return str(math.ceil(count / unit) * unit)
