@@ -287,15 +287,21 @@ class Controller:
         return hopeless
 
     def interrupt(self, reason: str) -> None:
-        """The run ends before its time: the level under way, if any, is written as interrupted."""
+        """The run ends before its time, and the level under way with it; ``conclude`` writes it once all is in."""
         self._cancel_timers()
         if self.account.clockwork is not None:
             self.account.clockwork.stop()
         if not self.finished and self.stage in ("warmup", "measure", "tail", "drain"):
             self.account.end_as("interrupted", reason)
-            self._on_level_end(self.account.row(), self.level, self.account.facts)
+            self.stage = "interrupted"  # what workers cut from now on was cut by us
         self.finished = True
         self._changed.set()
+
+    def conclude(self) -> None:
+        """Every worker has sent its last report: a level that was interrupted is written."""
+        if self.stage == "interrupted":
+            self.stage = "end"
+            self._on_level_end(self.account.row(), self.level, self.account.facts)
 
     def _expect_users(self) -> None:
         """Of a level of which nothing is known yet."""

@@ -206,6 +206,8 @@ class LoadRun:
         if self.controller is None:
             self._engine.edge(None, "end")
             self._statistics.level("", self._free.wall_s, self._free.window_tokens("fill"))
+        else:
+            self.controller.conclude()
         self._engine.stop()
         for member in members:
             if member.name in self._clocks:

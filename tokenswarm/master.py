@@ -316,7 +316,7 @@ class RunMaster:
             self._collect(run.plan.run)
         run.close(list(self._roster), complete=complete)
         self._run = None
-        if run.lost:
+        if run.lost or not complete:
             self.exit_code = NOT_CREDIBLE
         self._analyse(run.folder.path)
         if run.lost and not self.exit_code:

@@ -53,7 +53,7 @@ class Steps(Model):
 
     @property
     def label(self) -> str:
-        return f"{', '.join(map(plain, self.steps))}/s"
+        return f"{' then '.join(map(plain, self.steps))}/s"
 
 
 AnyRate = Steady | Ramp | Steps

@@ -15,6 +15,7 @@ from tokenswarm.errors import InputError, TargetError
 from tokenswarm.image_store import check_images
 from tokenswarm.plan import Plan
 from tokenswarm.prompts import survey_scenario
+from tokenswarm.records import Phase
 from tokenswarm.scenario import Scenario
 from tokenswarm.target import counting_server, find_model, is_simulated, model_list, prober, request_headers
 from tokenswarm.trace_files import Trace, read_trace
@@ -67,7 +68,18 @@ def make_plan(scenario: Scenario, kind: str | None = None, *, simulator_url: str
     plan = replace(plan, image_notes=[*_image_notes(plan.casting), *_trace_notes(trace, plan.casting, listed)])
     if plan.isolation is not None and plan.isolation.by == "nonce":
         plan.casting.require_room_for_nonce()
+    _require_arrivals(plan)
     return plan
+
+
+def _require_arrivals(plan: Plan) -> None:
+    """Raise ``InputError`` where chance brings nobody within a level of an open loop."""
+    for level in plan.levels:
+        if level.arrivals is not None and not any(one.phase == Phase.MEASURED for one in plan.arrivals(level)):
+            raise InputError(
+                f"load.open: {level.label} for {level.duration_s:g} s brings no session at all with this seed; "
+                "take a longer duration_s or a higher rate"
+            )
 
 
 def probe_wanted(scenario: Scenario, kind: str | None) -> bool:

@@ -148,3 +148,30 @@ def test_a_ramp_and_bursts_bring_what_was_asked_for(
         halves = due_s < due_s.min() + 2.0
         counts.append((int(halves.sum()), int((~halves).sum())))
         assert counts[-1] == pytest.approx(expected, abs=1)
+
+
+def test_a_level_that_nobody_would_come_to_is_refused(
+    simulator: Callable[..., Simulator], locust: Callable[..., Run]
+) -> None:
+    """One session in a thousand seconds, and a level of two: told in one line before any load."""
+    server = simulator()
+    run = locust("--host", server.url, scenario=scenario("requests_per_s: 0.001, duration_s: 2"))
+    assert run.code == 2, run.output
+    assert "load.open: 0.001/s for 2 s brings no session at all with this seed" in run.errors
+    assert server.truth() == []
+
+
+def test_what_is_counted_of_a_stopped_level_closes(
+    simulator: Callable[..., Simulator], locust: Callable[..., Run]
+) -> None:
+    """Stopped in the middle: as many sessions were scheduled as have rows, sent, cut or waiting for their time."""
+    server = simulator()
+    run = locust(
+        "--host", server.url, "--no-table", "--processes", "2", scenario=scenario("requests_per_s: 20, duration_s: 30"),
+        stop_after_s=7.0,
+    )  # fmt: skip
+    assert run.code == 3, run.output
+    (level,) = run.file("levels.csv")
+    assert level["state"] == "interrupted"
+    assert len(run.measured()) > 20
+    assert int(level["scheduled"]) == len(run.measured())

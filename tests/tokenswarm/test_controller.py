@@ -283,6 +283,7 @@ def test_an_interrupted_level_is_written_as_such() -> None:
     crew.idle()
     crew.finish("local", "measured", _fact(0, 2, 1))
     crew.controller.interrupt("the run was stopped")
+    crew.controller.conclude()
     row, _facts = crew.ended[0]
     assert (row["state"], row["reason"], row["measured_sessions"]) == ("interrupted", "the run was stopped", 1)
 
@@ -649,6 +650,7 @@ def test_an_interrupted_level_tells_of_the_lost_worker_too() -> None:
     crew.idle()
     crew.controller.leave("w1", GONE)
     crew.controller.interrupt("the run was stopped")
+    crew.controller.conclude()
     row, _facts = crew.ended[0]
     assert row["state"] == "interrupted"
     assert row["reason"].startswith(GONE)
