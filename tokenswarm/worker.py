@@ -141,7 +141,7 @@ class LoadWorker:
         instrument = self._instrument
         if instrument is not None and instrument.run == data["run"]:
             if data["life"] != self._outbox.life:
-                self._live_again(data["life"], instrument.gate)
+                self._live_again(data["life"], instrument)
             return
         try:
             require_open_files(data["most_users"])
@@ -152,11 +152,14 @@ class LoadWorker:
             self._instrument = None
             self._runner.send_message("ts_unable", {"run": data["run"], "problem": f"{data['worker']}: {error}"})
 
-    def _live_again(self, life: int, gate: Gate) -> None:
+    def _live_again(self, life: int, instrument: Instrument) -> None:
         """The master counts our messages anew; what was ordered before is forgotten on both sides."""
+        gate = instrument.gate
         self._outbox = Outbox(life, self._runner.send_message, self._hold)
         gate.take_done()
         gate.orders = 0
+        if not instrument.plan.levels:
+            gate.open(None, Phase.MEASURED)
         self._dirty.set()
 
     def _hold(self, held: bool) -> None:
