@@ -20,7 +20,7 @@ from analysis import prefix_cache as prefix_cache_report
 from analysis.export import as_json, level_csv
 from analysis.objectives import Verdict, judge
 from analysis.outcome import Outcome
-from analysis.render import Choice, markdown, terminal
+from analysis.render import Choice, markdown, one_line, terminal
 from analysis.source import newest_run, read_outcome
 from tokenswarm.errors import InputError, TokenswarmError
 
@@ -52,10 +52,10 @@ def table(options: argparse.Namespace) -> int:
     if not options.check:
         return 0
     for reason in verdict.doubts:
-        print(f"not credible: {reason}", file=sys.stderr)
+        print(f"not credible: {one_line(reason)}", file=sys.stderr)
     if options.format == "csv":  # every other format has them in its text
         for reason in verdict.missed:
-            print(f"objective missed: {reason}", file=sys.stderr)
+            print(f"objective missed: {one_line(reason)}", file=sys.stderr)
     return verdict.exit_code
 
 

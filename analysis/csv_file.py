@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from tokenswarm.errors import RunFolderError
 
 _CHUNK = 1 << 20
+_LARGEST = 1e15  # no second, byte or token of a run has such a number, and floats still tell neighbours apart
 
 
 @dataclass
@@ -45,6 +48,9 @@ def read_csv(path: Path, kinds: Mapping[str, str], *, required: tuple[str, ...],
     missing = [name for name in required if name not in names]
     if missing:
         raise RunFolderError(f"{path}: wanted {wanted}, but it has no column {', '.join(missing)}")
+    twice = [name for name in kinds if names.count(name) > 1]
+    if twice:
+        raise RunFolderError(f"{path}: wanted {wanted}, but it has more than one column {', '.join(twice)}")
     used = {name: kind for name, kind in kinds.items() if name in names}
     notes: list[str] = []
     keep = _complete_bytes(path)
@@ -78,8 +84,21 @@ def _parse(
             index_col=False,
         )
     except (ValueError, pd.errors.ParserError, OSError) as problem:
-        raise RunFolderError(f"{path}: wanted {wanted}: {_reason(problem)}") from problem
+        raise RunFolderError(f"{path}: wanted {wanted}: {_parse_reason(problem, names)}") from problem
+    for name in frame.columns[frame.dtypes == "float64"]:
+        beyond = frame[name].abs() >= _LARGEST
+        if beyond.any():
+            value = frame[name].to_numpy()[int(np.argmax(beyond))]
+            raise RunFolderError(f"{path}: wanted {wanted}: column {name} has {value:g}, wanted less than {_LARGEST:g}")
     return frame
+
+
+def _parse_reason(problem: Exception, names: list[str]) -> str:
+    """As ``_reason``, with the name of the column for which the library has a number only."""
+    column = re.search(r"^cannot safely convert .* in column (\d+)", _reason(problem))
+    if column is None or int(column[1]) >= len(names):
+        return _reason(problem)
+    return f"column {names[int(column[1])]} has text, wanted numbers"
 
 
 def _complete_bytes(path: Path) -> int | None:

@@ -55,7 +55,7 @@ def terminal_report(title: str, parts: list[Part], footnotes: list[str], *, widt
     console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
 
     def line(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=False)
+        console.print(Text(one_line(text), style=style), soft_wrap=False)
 
     line(title, "bold")
     line("")

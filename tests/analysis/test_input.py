@@ -209,6 +209,49 @@ def test_number_column_with_text(table: Any, small: Path) -> None:
     assert len(answer.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("value", ["inf", "-inf", "1e308", "99999999999999999999"])
+def test_numbers_that_no_run_can_have_get_one_line(
+    table: Any, small: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    """An endless or absurdly large time is refused with column and value by every command."""
+    text = (small / "requests.csv").read_text().replace("120.500000", value, 1)
+    _damage(small, "requests.csv", text)
+    for command in ("table", "capacity", "audit", "report"):
+        assert main([command, str(small)]) == 2
+        line = capsys.readouterr().err
+        assert len(line.splitlines()) == 1
+        assert f"_s has {float(value):g}, wanted less than 1e+15" in line
+
+
+def test_doubled_column_is_named(table: Any, small: Path) -> None:
+    """Two columns of one name leave open which one counts: the name is told."""
+    lines = (small / "requests.csv").read_text().splitlines()
+    doubled = [lines[0] + ",sent_s", *(line + ",1" for line in lines[1:])]
+    answer = table(_damage(small, "requests.csv", "\n".join(doubled) + "\n"))
+    assert answer.code == 2
+    assert "it has more than one column sent_s" in answer.err
+
+
+def test_nan_in_a_number_column_names_the_column(table: Any, small: Path) -> None:
+    """A column with the word nan in it is named, not counted."""
+    text = (small / "requests.csv").read_text().replace("120.500000", "nan", 1)
+    answer = table(_damage(small, "requests.csv", text))
+    assert answer.code == 2
+    assert "_s has text, wanted numbers" in answer.err
+
+
+def test_terminal_shows_no_control_characters_of_a_file(table: Any, small: Path) -> None:
+    """Escape sequences in a model's name, or in the reason of a level, do not reach the terminal."""
+    facts = json.loads((small / "run.json").read_text())
+    facts["target"] = facts.get("target", {}) | {"model": "m\x1b[31m"}
+    (small / "run.json").write_text(json.dumps(facts))
+    levels = (small / "levels.csv").read_text().replace(",complete,", ",partial\x1b[2J,")
+    answer = table(_damage(small, "levels.csv", levels), "--check", "--width", "100")
+    assert answer.code == 3
+    assert "partial [2J" in answer.out + answer.err
+    assert "\x1b" not in answer.out + answer.err
+
+
 def test_one_run_at_a_time(table: Any, small: Path) -> None:
     """Two names are refused in one line that repeats them."""
     answer = table(small, "other")
