@@ -62,7 +62,7 @@ def _pooled(first: tuple[float, float, int], second: tuple[float, float, int]) -
 
 def _weight(one: Reading) -> float:
     """One over the squared error of the logarithm; 1 where that is not known."""
-    if not one.low or one.high is None or not one.low < one.high < math.inf:
+    if one.low is None or one.high is None or not 0 < one.low < one.high < math.inf:
         return 1.0
     return (2.0 * _Z / math.log(one.high / one.low)) ** 2
 

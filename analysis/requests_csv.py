@@ -40,6 +40,7 @@ _CLOCK_COLUMNS = (
     "last_token_s",
     "finished_s",
 )
+_CLOCKS_DIFFER_S = 1.0  # more than the stamps of kernel and process within one request ever do
 
 
 def read_requests(path: Path, offsets: Mapping[str, float] | None = None) -> CsvFile:
@@ -55,7 +56,8 @@ def read_requests(path: Path, offsets: Mapping[str, float] | None = None) -> Csv
     incomplete = _incomplete(frame)
     if incomplete.any():
         file.notes.append(
-            f"{path.name}: {int(incomplete.sum())} damaged rows (no phase, or a success without times) left out"
+            f"{path.name}: {int(incomplete.sum())} damaged rows (no phase, a success without times, or times that run "
+            "backwards) left out"
         )
         frame = frame[~incomplete].reset_index(drop=True)
     impossible = frame["cached_tokens"].lt(0) | frame["cached_tokens"].gt(frame["prompt_tokens"])
@@ -83,9 +85,18 @@ def _part_by_worker(frame: pd.DataFrame) -> None:
 
 
 def _incomplete(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Rows that no request can have left: a success has at least its send and its end."""
+    """Rows that no request can have left: a success has at least its send and its end, and the one before the other."""
     timeless = frame["sent_s"].isna() | frame["finished_s"].isna()
-    return frame["phase"].isna() | (frame["error_kind"].isna() & timeless)
+    return frame["phase"].isna() | (frame["error_kind"].isna() & timeless) | _backwards(frame)
+
+
+def _backwards(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Tokens or the end long before the send, or tokens long after the end; stamps of two clocks differ by far less."""
+    late = frame["sent_s"].gt(frame["finished_s"] + _CLOCKS_DIFFER_S)
+    for name in ("first_token_s", "last_token_s"):
+        late |= frame["sent_s"].gt(frame[name] + _CLOCKS_DIFFER_S)
+        late |= frame[name].gt(frame["finished_s"] + _CLOCKS_DIFFER_S)
+    return late
 
 
 def column_of(metric: Metric, frame: pd.DataFrame) -> pd.Series[float]:

@@ -223,6 +223,18 @@ def test_numbers_that_no_run_can_have_get_one_line(
         assert f"_s has {float(value):g}, wanted less than 1e+15" in line
 
 
+@pytest.mark.parametrize(("column", "value"), [("sent_s", "9000000"), ("first_token_s", "-5"), ("finished_s", "0")])
+def test_times_that_run_backwards_are_left_out_and_said(table: Any, small: Path, column: str, value: str) -> None:
+    """A request that ended, or got a token, long before its send is in no figure, and a note counts it."""
+    lines = [line.split(",") for line in (small / "requests.csv").read_text().splitlines()]
+    row = next(i for i, line in enumerate(lines) if "measured" in line and line[lines[0].index("error_kind")] == "")
+    before = sum(level["requests"] for level in table(small, "--json").json["levels"])
+    lines[row][lines[0].index(column)] = value
+    answer = table(_damage(small, "requests.csv", "\n".join(",".join(line) for line in lines) + "\n"), "--json")
+    assert sum(level["requests"] for level in answer.json["levels"]) == before - 1
+    assert any("1 damaged rows" in text and "backwards" in text for text in note_texts(answer))
+
+
 def test_doubled_column_is_named(table: Any, small: Path) -> None:
     """Two columns of one name leave open which one counts: the name is told."""
     lines = (small / "requests.csv").read_text().splitlines()
