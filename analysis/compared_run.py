@@ -14,7 +14,7 @@ from analysis.csv_file import header_of
 from analysis.figures import Values
 from analysis.levels import LevelRow, levels_of
 from analysis.outcome import NameRow, Outcome
-from analysis.published_table import is_published, read_published
+from analysis.published_table import holds_published, read_published
 from analysis.run_folder import Run, read_run, run_of_requests
 from analysis.source import outcome_of_run, read_outcome
 from analysis.window import Arrivals
@@ -119,7 +119,7 @@ def read_compared(text: str) -> ComparedRun:
         return compared_run(run)
     if PART in text and not path.exists():
         return _published_part(*text.rsplit(PART, 1))
-    if path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".md") and is_published(header_of(path)):
+    if path.is_file() and path.suffix.lower() in (".csv", ".tsv", ".md") and holds_published(path):
         return _published_part(text, "")
     return ComparedRun(text, read_outcome(text))
 

@@ -16,7 +16,7 @@ import pandas as pd
 from tokenswarm.errors import RunFolderError
 
 _CHUNK = 1 << 20
-_LARGEST = 1e15  # no second, byte or token of a run has such a number, and floats still tell neighbours apart
+LARGEST = 1e15  # no second, byte or token of a run has such a number, and floats still tell neighbours apart
 
 
 @dataclass
@@ -86,10 +86,10 @@ def _parse(
     except (ValueError, pd.errors.ParserError, OSError) as problem:
         raise RunFolderError(f"{path}: wanted {wanted}: {_parse_reason(problem, names)}") from problem
     for name in frame.columns[frame.dtypes == "float64"]:
-        beyond = frame[name].abs() >= _LARGEST
+        beyond = frame[name].abs() >= LARGEST
         if beyond.any():
             value = frame[name].to_numpy()[int(np.argmax(beyond))]
-            raise RunFolderError(f"{path}: wanted {wanted}: column {name} has {value:g}, wanted less than {_LARGEST:g}")
+            raise RunFolderError(f"{path}: wanted {wanted}: column {name} has {value:g}, wanted less than {LARGEST:g}")
     return frame
 
 

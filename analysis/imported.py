@@ -22,6 +22,8 @@ from tokenswarm.quantiles import order_statistic_interval
 
 WANTED = "results of vllm bench serve, GuideLLM, AIPerf, inference-perf, SGLang's bench_serving or genai-bench"
 Document = dict[str, Any]
+_LARGEST = 1e30  # some tools stamp in nanoseconds since 1970, which is 2e18
+_LARGEST_COUNT = 1e12
 
 
 @dataclass
@@ -215,15 +217,15 @@ def throughput(
 
 
 def as_number(value: Any) -> float | None:
-    """A finite number; ``None`` for everything else."""
+    """A number that a measurement can have; ``None`` for everything else, endless and absurdly large ones included."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if np.isfinite(value) else None
+    return float(value) if abs(value) < _LARGEST else None
 
 
 def as_count(value: Any) -> int | None:
     found = as_number(value)
-    return None if found is None else int(found)
+    return None if found is None or abs(found) >= _LARGEST_COUNT else int(found)
 
 
 def mapping_of(value: Any) -> Document:

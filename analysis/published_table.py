@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from analysis.csv_file import LARGEST
 from analysis.figures import QUANTILES, Figure, Mark
 from analysis.levels import LevelRow
 from analysis.outcome import Note, Outcome
@@ -44,6 +45,14 @@ def is_published(titles: list[str]) -> bool:
     """Whether a header names a concurrency and at least one figure."""
     names = {heading_of(title).name for title in titles} - {""}
     return "concurrency" in names and bool(names - set(FACTS))
+
+
+def holds_published(path: Path) -> bool:
+    """Whether the file is such a table, its columns parted by commas, semicolons, tabs or the pipes of Markdown."""
+    try:
+        return is_published(_lines(path)[0])
+    except (RunFolderError, csv.Error):
+        return False
 
 
 def read_published(path: Path | str) -> list[Outcome]:
@@ -180,7 +189,8 @@ def _number(cell: str) -> tuple[float, float | None] | None:
     rest = found[2].strip().lower().rstrip("*†‡~^§")
     if rest and rest not in _UNIT_OF_CELL and not re.fullmatch(r"x|(?:tok|tokens|t|req)/s|tps|tok|tokens", rest):
         return None
-    return float(found[1].replace(",", "")), _UNIT_OF_CELL.get(rest)
+    value = float(found[1].replace(",", ""))
+    return (value, _UNIT_OF_CELL.get(rest)) if abs(value) < LARGEST else None
 
 
 def _rows(path: Path, columns: list[_Column]) -> Iterator[LevelRow]:

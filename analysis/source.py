@@ -23,7 +23,7 @@ from analysis.locust_sweep import outcome_of_sweep
 from analysis.notes import notes_of, unrun_levels
 from analysis.other_tools import holds_json, is_other_csv, outcome_of_csv, outcome_of_json, outcome_of_results
 from analysis.outcome import Outcome
-from analysis.published_table import is_published, published_outcome
+from analysis.published_table import holds_published, published_outcome
 from analysis.reconcile import server_views
 from analysis.run_folder import Run, read_run, run_of_requests
 from analysis.sample_size import sample_size_notes
@@ -97,7 +97,7 @@ def _outcome_of_file(path: Path, failures_infinite: bool) -> Outcome:
     if path == stats_file_of(prefix) or not is_locust_name(path):
         if is_other_csv(names):
             return outcome_of_csv(path)
-        if is_published(names):
+        if holds_published(path):
             return published_outcome(path)
         if "Name" not in names:
             raise RunFolderError(f"{path}: wanted {_WANTED}, but it is a CSV file of no such kind")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from analysis.foreign_figures import FOREIGN, foreign_of, near_of
+from analysis.imported import as_number
 from analysis.other_tools import holds_results
 
 ROOT = Path(__file__).parents[2]
@@ -405,3 +406,9 @@ def test_foreign_figures_are_a_closed_list_of_other_names() -> None:
         assert f"`{name}`" in page, name
     for ours in ("ttft_p95_s", "e2e_mean_s", "output_tok_s", "chunk_gap_p50_s", "job_p50_s", "wall_s"):
         assert (foreign_of(ours), near_of(ours)) == ("", "")
+
+
+@pytest.mark.parametrize("value", [10**400, 1e300, float("nan")])
+def test_numbers_beyond_measure_are_unknown(value: float) -> None:
+    """A whole number of any length, and what no clock or counter shows, count as not told."""
+    assert as_number(value) is None

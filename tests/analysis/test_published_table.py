@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from analysis.__main__ import main
 from analysis.published_table import read_published
 from analysis.table_header import heading_of
 from tokenswarm.errors import RunFolderError
@@ -159,6 +160,33 @@ def test_markdown_table(tmp_path: Path) -> None:
         (1, {"output_tok_s": 26.1, "ttft_p50_s": pytest.approx(0.48), "e2e_p50_s": 1.5}),
         (1024, {"output_tok_s": 1440.5, "e2e_p50_s": 90.0}),
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We measured:\n\n| c | tok/s | TTFT p50 (ms) |\n|---|---|---|\n| 1 | 20 | 50 |\n| 2 | 30 | 60 |\n",
+        "c;tok/s;TTFT p50 (ms)\n1;20;50\n2;30;60\n",
+        "c\ttok/s\tTTFT p50 (ms)\n1\t20\t50\n2\t30\t60\n",
+    ],
+    ids=["markdown", "semicolons", "tabs"],
+)
+def test_every_command_reads_what_parts_columns(table: Any, tmp_path: Path, text: str) -> None:
+    """A table is found by its heading whether pipes, semicolons or tabs part its columns, not only by the audit."""
+    (tmp_path / "post.md").write_text(text)
+    levels = table(tmp_path / "post.md", "--json").json["levels"]
+    assert [level["figures"]["output_tok_s"]["value"] for level in levels] == [20.0, 30.0]
+    assert main(["capacity", str(tmp_path / "post.md"), "--limit", "ttft_p50_s=2"]) == 0
+    (tmp_path / "other.md").write_text(text)
+    assert main(["compare", str(tmp_path / "post.md"), str(tmp_path / "other.md")]) == 0
+
+
+def test_numbers_beyond_measure_are_no_numbers(table: Any, tmp_path: Path) -> None:
+    """An endless concurrency is one line about its row, not a traceback."""
+    (tmp_path / "t.csv").write_text("concurrency,output tok/s\n1,20\n1e400,30\n")
+    answer = table(tmp_path / "t.csv")
+    assert answer.code == 2
+    assert len(answer.err.splitlines()) == 1
 
 
 def test_our_own_table_is_one_too(table: Any, tmp_path: Path) -> None:
