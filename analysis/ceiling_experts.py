@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +72,7 @@ def _check(options: argparse.Namespace) -> None:
     most = max(options.streams) * (1 + options.draft_tokens)
     if min(options.streams) < 1 or most > _MOST_TOKENS:
         raise InputError(f"--streams: wanted 1 to {_MOST_TOKENS} tokens in one pass, found {most}")
-    if options.skew < 0 or options.passes < 1:
+    if not 0 <= options.skew < math.inf or options.passes < 1:
         raise InputError(f"--skew {options.skew:g} --passes {options.passes}: wanted skew >= 0 and passes >= 1")
 
 

@@ -107,6 +107,8 @@ def _model(options: argparse.Namespace) -> Model:
     quantization = named_quantization(named) if named else quantization_of(config.quantization)
     kv_bits = _KV_BITS.get(options.kv_dtype, config.weight_bits)
     experts = config.experts
+    if not 0 <= options.skew < math.inf:
+        raise InputError(f"--skew {options.skew:g}: wanted 0 or more")
     routing = None if experts is None else Routing(experts.count, experts.active, options.skew)
     return Model(config, quantization, footprint_of(config, quantization, kv_bits), routing, kv_bits)
 

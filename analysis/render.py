@@ -29,6 +29,7 @@ from analysis.search_block import search_blocks
 from analysis.tables import TextTable, cold_start_line, further_tables, level_tables
 
 _GAP = 2  # columns between two cells
+_NARROWEST = 40  # columns; below it words fall apart into letters
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def terminal(outcome: Outcome, verdict: Verdict, *, width: int, choice: Choice =
 def terminal_report(title: str, parts: list[Part], footnotes: list[str], *, width: int, colour: bool = False) -> str:
     """Tables folded to ``width`` columns, sentences wrapped to it."""
     out = io.StringIO()
+    width = max(width, _NARROWEST)
     console = Console(file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False, emoji=False)
 
     def line(text: str, style: str = "") -> None:

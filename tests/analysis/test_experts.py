@@ -93,6 +93,8 @@ def test_drafts_widen_the_union(capsys: pytest.CaptureFixture[str]) -> None:
         (["--experts", "8", "--active", "9", "--streams", "1"], "--active 9"),
         (["--experts", "8", "--active", "2", "--streams", "0"], "--streams"),
         (["--experts", "8", "--active", "2", "--streams", "1", "--skew", "-1"], "--skew"),
+        (["--experts", "8", "--active", "2", "--streams", "1", "--skew", "nan"], "--skew"),
+        (["--experts", "8", "--active", "2", "--streams", "1", "--skew", "inf"], "--skew"),
         (["--experts", "8", "--active", "2", "--streams", "1", "--draft-tokens", "-1"], "--draft-tokens"),
     ],
 )

@@ -311,3 +311,9 @@ def test_two_hundred_thousand_requests_are_quick(table: Any, tmp_path: Path) -> 
     document = table(tmp_path / "requests.csv", "--json").json
     assert time.perf_counter() - start < 20
     assert [level["requests"] for level in document["levels"]] == [100_000, 100_000]
+
+
+@pytest.mark.parametrize("width", ["-5", "1"])
+def test_width_that_holds_no_word_is_that_of_a_narrow_terminal(table: Any, small: Path, width: str) -> None:
+    """A table asked for in fewer columns than a word takes is still one that can be read."""
+    assert table(small, "--width", width).out == table(small, "--width", "40").out
