@@ -27,7 +27,7 @@ def _one_ticket_a_class(path: Path) -> str:
     content.get("target", {}).pop("simulator", None)
     for one in content["traffic"]:
         _shorten(one, path.parent)
-    replay = content["load"].get("replay")
+    replay = content.get("load", {}).get("replay")
     if replay is None:
         content["load"] = {"closed": {"users": 1, "sessions": len(content["traffic"]), "tail": "drain"}}
     else:

@@ -36,7 +36,7 @@ def test_log_counters_and_truth_of_one_run(
     there were users; requests and tokens of the counters close with the rows, and are those of the server's record."""
     log = tmp_path / "server.log"
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    server = simulator("--log-interval", "0.5", "--log-file", str(log), "--no-stall", "--set", "max_num_seqs=8")
+    server = simulator("--log-interval", "0.25", "--log-file", str(log), "--no-stall", "--set", "max_num_seqs=8")
     monkeypatch.delenv("TZ")
     run = locust("-H", server.url, scenario=SCENARIO)
     truth = assert_as_served(run, server)
