@@ -144,9 +144,7 @@ def _parts(audit: Audit) -> list[Part]:
 def _sizes(levels: list[LevelRow]) -> list[Part]:
     """Requests that the levels need, where their figures tell."""
     body = [
-        [name_of(row), need.title, str(need.has), rounded(need.for_width)]
-        for row in levels
-        for need in needs_of(row)
+        [name_of(row), need.title, str(need.has), rounded(need.for_width)] for row in levels for need in needs_of(row)
     ]
     if not body:
         return []
