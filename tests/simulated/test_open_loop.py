@@ -46,7 +46,7 @@ def test_a_server_that_stands_still_shows_from_the_schedule_and_hides_in_a_close
     found = {}
     for kind, load in (
         ("open", "requests_per_s: 20, arrivals: constant, duration_s: 10"),
-        ("closed", "users: 10, duration_s: 10"),
+        ("closed", "users: 10, duration_s: 10, drain_limit_s: 1"),
     ):
         think = ", turns: 1000, think_time_s: 0.44" if kind == "closed" else ""
         run = locust(
