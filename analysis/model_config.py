@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.json_file import read_object
 from tokenswarm.errors import InputError
 
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
@@ -125,9 +126,10 @@ class _Facts:
 
 
 def read_config(path: Path | str, given: Mapping[str, Any] | None = None) -> ModelConfig:
-    """``given``: keys that the file lacks or has wrong. Raises ``InputError`` with one line naming what is missing."""
+    """``given``: keys that the file lacks or has wrong. Raises ``InputError`` or ``RunFolderError`` with one
+    line naming what is missing."""
     path = Path(path)
-    facts = _Facts(path, _document(path), given or {})
+    facts = _Facts(path, read_object(path, "the config.json of a model"), given or {})
     family = str(facts.value("model_type"))
     if family not in FAMILIES:
         raise InputError(
@@ -167,18 +169,6 @@ def given_facts(pairs: list[str]) -> dict[str, Any]:
         except json.JSONDecodeError:
             facts[name] = text
     return facts
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as problem:
-        raise InputError(f"{path}: wanted the config.json of a model: {problem.strerror}") from problem
-    except ValueError as problem:
-        raise InputError(f"{path}: wanted the config.json of a model, but it is no JSON") from problem
-    if not isinstance(document, dict):
-        raise InputError(f"{path}: wanted the config.json of a model, a JSON object")
-    return document
 
 
 def _type_bits(facts: _Facts, *names: str) -> int:

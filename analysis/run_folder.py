@@ -5,7 +5,6 @@ Every file but ``run.json`` may be missing or cut off: an interrupted run is rea
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.csv_file import CsvFile, header_of, read_csv
+from analysis.json_file import read_object
 from analysis.requests_csv import read_requests
 from tokenswarm.errors import RunFolderError
 
@@ -121,7 +121,7 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """The run in ``folder``; raises ``RunFolderError`` with one line where it cannot be one."""
-    facts = _read_json(folder / "run.json")
+    facts = read_object(folder / "run.json", "the run.json of a run")
     if facts.get("format") != FORMAT:
         raise RunFolderError(f"{folder / 'run.json'}: wanted format {FORMAT}, found {facts.get('format')!r}")
     end_path = folder / "end.json"
@@ -192,24 +192,12 @@ def _empty(kinds: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as problem:
-        raise RunFolderError(f"{path}: wanted the run.json of a run: {problem.strerror}") from problem
-    except ValueError as problem:
-        raise RunFolderError(f"{path}: wanted JSON: {problem}") from problem
-    if not isinstance(facts, dict):
-        raise RunFolderError(f"{path}: wanted a JSON object")
-    return facts
-
-
 def _end_of(path: Path, notes: list[str]) -> dict[str, Any] | None:
     """``end.json``; a half-written one counts as none, because it was being written when the run died."""
     if not path.exists():
         return None
     try:
-        return _read_json(path)
+        return read_object(path, "a file of a run")
     except RunFolderError as problem:
         notes.append(f"{problem}; the run counts as interrupted")
         return None
@@ -219,7 +207,7 @@ def _search_of(path: Path, notes: list[str]) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        return _read_json(path)
+        return read_object(path, "a file of a run")
     except RunFolderError as problem:
         notes.append(f"{problem}; why the search ended is unknown")
         return {}

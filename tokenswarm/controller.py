@@ -88,10 +88,6 @@ class Controller:
 
     # what workers report ----------------------------------------------------------
 
-    @property
-    def between_levels(self) -> bool:
-        return self.stage in ("spawn", "end")
-
     def join(self, worker: str, offset_s: float = 0.0, *, dealt: bool = True) -> None:
         """One that joins while a level is under way is used from the next. ``dealt``: Locust has given it its part of
         the users already."""
@@ -115,7 +111,7 @@ class Controller:
             if self.account.clockwork is not None:
                 self.account.clockwork.leave(worker)
             self._abandon(f"{why}; no worker is left")
-        elif self.between_levels or self.stage == "begin":
+        elif self.stage in ("spawn", "begin", "end"):
             self._changed.set()
         else:
             self.account.worker_gone(worker, why)

@@ -71,10 +71,10 @@ class RunMaster:
         *,
         alone: bool,
         table: bool,
-        leave: Callable[[int], None],
+        leave: Callable[[BaseException], None],
         resumption: Resumption | None = None,
     ) -> None:
-        """``leave`` ends the process with an exit code while Locust is still waiting for workers."""
+        """``leave`` raises in Locust's main greenlet, which may still be waiting for workers."""
         levels = planned_levels(planner.scenario)  # of a search the first
         self.levels = levels if resumption is None else resumption.missing(levels)
         self.exit_code: int | None = None
@@ -198,6 +198,7 @@ class RunMaster:
             run.report(member, data)
             return
         good = self._roster.accept(member, data["life"], data["number"])
+        member.behind = data["behind"]
         if not good or data["number"] % ACK_EVERY == 0 or sum(map(len, data["rows"].values())) > ACK_BYTES:
             self._roster.send("ts_ack", {"life": data["life"], "number": data["number"]}, member.name)
         if good:
@@ -226,9 +227,10 @@ class RunMaster:
         for count in itertools.count(1):
             gevent.sleep(LOOK_INTERVAL_S)
             self._roster.look()
-            if self.controller is not None:
-                for name in self.controller.crew.silent(ANSWER_LIMIT_S):
-                    self._roster.give_up(self._roster.named(name), f"did not answer for {ANSWER_LIMIT_S:g} s")
+            silent = [] if self.controller is None else self.controller.crew.silent(ANSWER_LIMIT_S)
+            for member in map(self._roster.named, silent):
+                if not member.behind:
+                    self._roster.give_up(member, f"did not answer for {ANSWER_LIMIT_S:g} s")
             if count % PING_EVERY == 0:
                 for member in self._roster.present:
                     self._roster.ping(member, 1)
@@ -251,7 +253,7 @@ class RunMaster:
         if self._headless:
             self.exit_code = BAD_INPUT
         if self._headless and self._runner.state == "ready":
-            self._leave(BAD_INPUT)
+            self._leave(SystemExit(BAD_INPUT))
         else:
             gevent.spawn(self._runner.quit if self._headless else self._runner.stop)
 

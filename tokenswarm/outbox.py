@@ -36,6 +36,11 @@ class Outbox:
         since_s = self._held_since_s
         return self._held_s + (0.0 if since_s is None else perf_counter() - since_s)
 
+    @property
+    def behind(self) -> bool:
+        """Messages wait here because too many are under way."""
+        return bool(self._waiting)
+
     def post(self, message: str, data: dict[str, Any], size: int) -> None:
         """``size``: about how many bytes."""
         self.backlog_bytes += size

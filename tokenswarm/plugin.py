@@ -118,7 +118,7 @@ class Session:
             results,
             alone=self.alone,
             table=not options.no_table,
-            leave=_leaver(),
+            leave=_into_main(),
             resumption=resumption,
         )
 
@@ -251,15 +251,15 @@ def _main_stopper() -> Callable[[], None]:
     """Ends what Locust's main greenlet, the current one, waits for, as Ctrl-C does; called again it does not wait for
     last rows and the table. Left alone, Python raises a Ctrl-C in whichever greenlet runs: one that listens to workers
     or records a request would die instead."""
-    main, loop = gevent.getcurrent(), gevent.get_hub().loop
+    throw = _into_main()
     stops = itertools.chain([KeyboardInterrupt()], itertools.repeat(SystemExit(NOT_CREDIBLE)))
-    return lambda: loop.run_callback(main.throw, next(stops))
+    return lambda: throw(next(stops))
 
 
-def _leaver() -> Callable[[int], None]:
-    """Ends Locust's main greenlet, the current one, with an exit code."""
+def _into_main() -> Callable[[BaseException], None]:
+    """Raises what it is given in Locust's main greenlet, the current one, when its turn comes."""
     main, loop = gevent.getcurrent(), gevent.get_hub().loop
-    return lambda code: loop.run_callback(main.throw, SystemExit(code))
+    return lambda error: loop.run_callback(main.throw, error)
 
 
 def _end_with_parent(signal_number: int = signal.SIGTERM) -> None:

@@ -27,6 +27,7 @@ class Member:
     wall_offset_s: float = 0.0  # by how much its wall clock is ahead of the master's
     life: int = 0
     received: int = 0  # messages of this life
+    behind: bool = False  # more of them wait at the member: what it answers comes late
     run: str = ""  # that it takes part in
     gone: str = ""  # why it was given up
 
@@ -102,7 +103,7 @@ class Roster:
 
     def begin(self, member: Member, run: str) -> None:
         """It takes part in ``run`` from now on, in a new life."""
-        member.run, member.received = run, 0
+        member.run, member.received, member.behind = run, 0, False
         member.life += 1
 
     def accept(self, member: Member, life: int, number: int) -> bool:

@@ -308,6 +308,7 @@ class LoadWorker:
         rows, self._rows = self._rows, defaultdict(list)
         encoded = {file: "".join(texts).encode() for file, texts in rows.items()}
         report = {"waiting": gate.waiting, "done": gate.take_done(), "order": gate.orders, "rows": encoded}
+        report["behind"] = self._outbox.behind
         if self._alone:
             self._runner.send_message("ts_report", report)
         else:

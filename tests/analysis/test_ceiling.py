@@ -274,7 +274,7 @@ def test_unknown_quantization_is_named(raw: dict[str, Any], named: str) -> None:
         (["--bandwidth", "273"], "--config"),
         (["--bandwidth", "273", "--config", str(MODELS / "llama-3.1-8b.json")], "--streams"),
         (["--bandwidth", "1", "--config", "nowhere.json"], "nowhere.json"),
-        (["--bandwidth", "1", "--config", str(SPARK)], "no JSON"),
+        (["--bandwidth", "1", "--config", str(SPARK)], "wanted JSON"),
         (["--bandwidth", "1", "--config", str(MODELS / "llama-3.1-8b.json"), "--draft-tokens", "2"], "--acceptance"),
         (
             [f"{SPARK}#primary sweep/fp8", "--bandwidth", "1", "--config", str(MODELS / "llama-3.1-8b.json")],
