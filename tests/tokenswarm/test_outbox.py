@@ -46,11 +46,13 @@ def test_at_most_so_many_are_under_way() -> None:
     line = Line()
     line.post(*range(100))
     assert line.numbers == list(range(1, 65))
+    assert line.outbox.behind
     line.outbox.acknowledged(3, 10)
     assert line.numbers == list(range(1, 75))
     assert [data["size"] for _message, data in line.sent] == list(range(74))
     line.outbox.acknowledged(3, 74)
     assert line.numbers == list(range(1, 101))
+    assert not line.outbox.behind
     line.outbox.acknowledged(3, 100)
     assert line.outbox.backlog_bytes == 0
 
